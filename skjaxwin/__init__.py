@@ -1,0 +1,14 @@
+"""Fit any model on every window of a time series, for every hyperparameter, with one compile."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from skjaxwin import models
+from skjaxwin.kernels import CompileCount, count_compiles
+from skjaxwin.rolling import RollingJaxEstimator
+
+try:
+    __version__ = version("skjaxwin")
+except PackageNotFoundError:  # a source tree that is not installed
+    __version__ = "0+unknown"
+
+__all__ = ["CompileCount", "RollingJaxEstimator", "count_compiles", "models"]

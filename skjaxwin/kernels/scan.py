@@ -1,0 +1,382 @@
+"""Every window x every hyperparameter with one compiled kernel.
+
+The kernel takes a chunk of windows: `lanes` of them side by side, each lane going through
+`steps` consecutive windows, so that a model can start from the window before. The number
+of steps is a traced loop bound: a chunk that is not full costs no more than its windows.
+Hyperparameters are one more batch axis inside a window; what does not depend on them is
+computed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin.kernels import compile as compiling
+from skjaxwin.kernels.linalg import lapack_can_block
+from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
+from skjaxwin.kernels.tracing import Traced, trace
+
+__all__ = ["Rows", "fit_windows"]
+
+_MAX_GRID = 64
+
+
+class Rows(NamedTuple):
+    """The data of all windows, in time order.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, n_features)
+    y : array of shape (n_rows,) or (n_rows, n_outputs), or None
+    weight : array of shape (n_rows,)
+    age : array of shape (2, n_rows) or None
+        Time in half-lives, as a float and the rest it leaves: the difference of two
+        such pairs is exact where that of two single-precision floats is not.
+    """
+
+    X: Any
+    y: Any
+    weight: Any
+    age: Any
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One kernel and the shapes it was made for."""
+
+    kernel: Any
+    chunk: ChunkShape
+    grid: int
+    exclusive: bool
+
+
+def fit_windows(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    *,
+    max_rows: int | None,
+    capacity: int,
+    max_memory: float,
+) -> tuple[Any, Any]:
+    """Fit a model on every window for every hyperparameter.
+
+    Parameters
+    ----------
+    model : WindowModel
+        What to fit.
+    hyper : dict of ndarray of shape (n_candidates, ...)
+        The traced hyperparameters.
+    rows : Rows
+        The data in time order, all floats of one dtype.
+    starts, stops : ndarray of shape (n_windows,)
+        Half-open row bounds; every window has a row of positive weight.
+    max_rows : int or None
+        A bound on the rows of one window: windows are then cut to that width
+        (rounded up to a power of two) instead of masked over all rows.
+    capacity : int
+        Rows are padded to this many.
+    max_memory : float
+        Bytes of temporary memory.
+
+    Returns
+    -------
+    params : pytree of ndarray
+        Leading axes (n_windows, n_candidates).
+    info : FitInfo of ndarray of shape (n_windows, n_candidates)
+    """
+    dtype = rows.X.dtype
+    n_candidates = len(next(iter(hyper.values()))) if hyper else 1
+    width = capacity if max_rows is None else min(bucket(max_rows), capacity)
+    plan, fresh = _plan(model, hyper, rows, n_candidates, width, capacity, max_memory)
+    padded = Rows(
+        pad_rows(rows.X, capacity),
+        None if rows.y is None else pad_rows(rows.y, capacity),
+        pad_rows(rows.weight, capacity),
+        None if rows.age is None else pad_rows(rows.age.T, capacity).T,
+    )
+    start = model.initial(rows.X.shape[1], None if rows.y is None else _n_outputs(rows.y))
+    start = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), start)
+    call = _Call(plan, padded, start, dtype)
+    if fresh and not model.checked:
+        _check_weight_rule(model, call, hyper, len(rows.X))
+
+    result: Any = None
+    per_call = plan.chunk.steps * plan.chunk.lanes
+    for low in range(0, n_candidates, plan.grid):
+        high = min(low + plan.grid, n_candidates)
+        # The last candidate fills the grid up; what it yields twice is cut off below.
+        pick = np.minimum(np.arange(low, low + plan.grid), n_candidates - 1)
+        candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
+        for first in range(0, len(starts), per_call):
+            last = min(first + per_call, len(starts))
+            part = call(starts[first:last], stops[first:last], candidates)
+            if result is None:
+                shape = (len(starts), n_candidates)
+                result = jax.tree_util.tree_map(lambda a, s=shape: np.empty(s + a.shape[2:], a.dtype), part)
+            for whole, piece in zip(
+                jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(part), strict=True
+            ):
+                whole[first:last, low:high] = piece[:, : high - low]
+    return result
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One plan bound to its padded data."""
+
+    plan: _Plan
+    rows: Rows
+    start: Any
+    dtype: Any
+
+    def __call__(
+        self,
+        starts: np.ndarray,
+        stops: np.ndarray,
+        candidates: dict[str, np.ndarray],
+        fills: np.ndarray | None = None,
+    ) -> Any:
+        """Fit up to steps x lanes windows; leading axes (n_windows, grid)."""
+        chunk = self.plan.chunk
+        n_windows = len(starts)
+        steps = -(-n_windows // chunk.lanes)
+        # Lane after lane of consecutive windows; the last window fills up the rest.
+        index = np.minimum(np.arange(steps * chunk.lanes), n_windows - 1).reshape(chunk.lanes, steps).T
+        table = np.zeros((3, chunk.steps, chunk.lanes), np.int32)
+        fills = stops - 1 if fills is None else fills
+        for slot, bounds in enumerate((starts, stops, fills)):
+            table[slot, :steps] = bounds[index]
+        out = compiling.run(
+            self.plan.kernel,
+            self.rows,
+            table,
+            np.int32(steps),
+            candidates,
+            self.start,
+            dtype=self.dtype,
+            exclusive=self.plan.exclusive,
+        )
+        return jax.tree_util.tree_map(
+            lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out
+        )
+
+
+def _plan(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    n_candidates: int,
+    width: int,
+    capacity: int,
+    max_memory: float,
+) -> tuple[_Plan, bool]:
+    """Return the kernel for these shapes, and whether it was made just now."""
+    dtype = rows.X.dtype
+    grid = 1 if n_candidates == 1 else min(bucket(n_candidates, minimum=4), _MAX_GRID)
+    key = (
+        "fit",
+        model.static_key(),
+        tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items())),
+        tuple(None if a is None else np.shape(a)[1:] for a in (rows.X, rows.y)),
+        rows.age is not None,
+        dtype.str,
+        width,
+        capacity,
+        grid,
+        float(max_memory),
+    )
+    made = []
+
+    def make() -> _Plan:
+        made.append(True)
+        return _make_plan(model.static_copy(), hyper, rows, grid, width, capacity, max_memory)
+
+    return compiling.cached(key, make), bool(made)
+
+
+def _make_plan(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    grid: int,
+    width: int,
+    capacity: int,
+    max_memory: float,
+) -> _Plan:
+    """Trace one window, choose the chunk by its memory, and define the kernel."""
+    dtype = rows.X.dtype
+    n_outputs = None if rows.y is None else _n_outputs(rows.y)
+    initial = model.initial(rows.X.shape[1], n_outputs)
+
+    def abstract(array: Any, lead: tuple[int, ...]) -> Any:
+        return jax.ShapeDtypeStruct(lead + np.shape(array)[len(lead) :], dtype)
+
+    def one_fit(n_rows: int) -> Traced:
+        """Trace the model itself on `n_rows` rows: errors point to the user's lines."""
+        return trace(
+            lambda X, y, weight, one: model.fit(X, y, weight, one, initial),
+            abstract(rows.X, (n_rows,)),
+            None if rows.y is None else abstract(rows.y, (n_rows,)),
+            jax.ShapeDtypeStruct((n_rows,), dtype),
+            {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()},
+            dtype=dtype,
+            what=model.described(),
+        )
+
+    traced = one_fit(width)
+    if not model.checked:
+        _check_result(model, traced, one_fit(width + 1))
+    exclusive = lapack_can_block(traced.primitives)
+    one_window = _one_window(model, width, capacity, sequential=exclusive)
+    padded = Rows(
+        abstract(rows.X, (capacity,)),
+        None if rows.y is None else abstract(rows.y, (capacity,)),
+        jax.ShapeDtypeStruct((capacity,), dtype),
+        None if rows.age is None else jax.ShapeDtypeStruct((2, capacity), dtype),
+    )
+    while True:
+        candidates = {
+            name: jax.ShapeDtypeStruct((grid, *np.shape(values)[1:]), dtype) for name, values in hyper.items()
+        }
+        bound = jax.ShapeDtypeStruct((), np.int32)
+        start = jax.tree_util.tree_map(lambda a: jax.ShapeDtypeStruct((grid, *np.shape(a)), dtype), initial)
+        window = trace(
+            one_window, padded, (bound, bound, bound), candidates, start, dtype=dtype, what=model.described()
+        )
+        if window.bytes <= max_memory or grid == 1:
+            break
+        grid //= 2
+    result_bytes = sum(
+        int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result)
+    )
+    chunk = chunk_shape(window.bytes, result_bytes, max_memory)
+    if exclusive:
+        chunk = ChunkShape(chunk.steps, 1)
+    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows")
+    return _Plan(kernel, chunk, grid, exclusive)
+
+
+def _one_window(model: Any, width: int, capacity: int, *, sequential: bool) -> Any:
+    """Return the function that fits one window for a grid of candidates."""
+
+    def one_window(rows: Rows, bounds: Any, candidates: Any, start: Any) -> Any:
+        begin, end, fill = bounds
+        X, y, weight = _cut(rows, begin, end, fill, width, capacity)
+        if sequential:
+            return lax.map(lambda args: model.fit(X, y, weight, *args), (candidates, start))
+        grid_axis = 0 if jax.tree_util.tree_leaves((candidates, start)) else None
+        if grid_axis is None:
+            return jax.tree_util.tree_map(lambda a: a[None], model.fit(X, y, weight, candidates, start))
+        return jax.vmap(lambda one, from_: model.fit(X, y, weight, one, from_))(candidates, start)
+
+    return one_window
+
+
+def _cut(rows: Rows, begin: Any, end: Any, fill: Any, width: int, capacity: int) -> Any:
+    """Return the window's rows at fixed width, weight 0 and a neutral row elsewhere.
+
+    Rows that are not in the window are replaced *before* the model sees them:
+    weighting them by zero would not stop a NaN or an infinity.
+    """
+    if width == capacity:
+        first = jnp.int32(0)
+        cut = rows
+    else:
+        # dynamic_slice would clamp silently: bound the start here and mask by row number.
+        first = jnp.clip(end - width, 0, capacity - width)
+
+        def slice_rows(array: Any, axis: int = 0) -> Any:
+            return None if array is None else lax.dynamic_slice_in_dim(array, first, width, axis)
+
+        cut = Rows(slice_rows(rows.X), slice_rows(rows.y), slice_rows(rows.weight), slice_rows(rows.age, 1))
+    row = first + jnp.arange(width, dtype=jnp.int32)
+    inside = (row >= begin) & (row < end)
+
+    def neutral(array: Any, source: Any) -> Any:
+        if array is None:
+            return None
+        one = lax.dynamic_index_in_dim(source, fill, keepdims=False)
+        mask = inside if array.ndim == 1 else inside[:, None]
+        return jnp.where(mask, array, one)
+
+    weight = jnp.where(inside, cut.weight, 0)
+    if rows.age is not None:
+        newest = lax.dynamic_index_in_dim(rows.age, end - 1, axis=1)
+        high, low = jnp.where(inside, cut.age - newest, 0)
+        weight = weight * jnp.exp2(high + low)
+    return neutral(cut.X, rows.X), neutral(cut.y, rows.y), weight
+
+
+def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
+    """Return the function of a chunk: lanes side by side, steps in a loop."""
+
+    def fit_windows(rows: Rows, table: Any, steps: Any, candidates: Any, initial: Any) -> Any:
+        lanes_of = jax.vmap(one_window, in_axes=(None, 0, None, 0))
+        grid = jax.tree_util.tree_leaves(result)[0].shape[0]
+        start = jax.tree_util.tree_map(lambda a: jnp.broadcast_to(a, (chunk.lanes, grid, *a.shape)), initial)
+        out = jax.tree_util.tree_map(
+            lambda a: jnp.zeros((chunk.steps, chunk.lanes, *a.shape), a.dtype), result
+        )
+
+        def step(s: Any, state: Any) -> Any:
+            out, start = state
+            bounds = lax.dynamic_index_in_dim(table, s, axis=1, keepdims=False)
+            fitted = lanes_of(rows, tuple(bounds), candidates, start)
+            out = jax.tree_util.tree_map(
+                lambda whole, one: lax.dynamic_update_index_in_dim(whole, one, s, 0), out, fitted
+            )
+            return out, None if initial is None else fitted[0]
+
+        return lax.fori_loop(jnp.int32(0), steps, step, (out, start))[0]
+
+    return fit_windows
+
+
+def _n_outputs(y: np.ndarray) -> int | None:
+    return None if y.ndim == 1 else y.shape[1]
+
+
+def _check_result(model: Any, traced: Traced, longer: Traced) -> None:
+    """Refuse results whose shape follows the number of rows."""
+    shapes = [[a.shape for a in jax.tree_util.tree_leaves(t.result[0])] for t in (traced, longer)]
+    if shapes[0] != shapes[1]:
+        odd = next(s for s, t in zip(*shapes, strict=True) if s != t)
+        raise ValueError(
+            f"{model.described()} returns an array of shape {odd}, which grows with the number of rows and so "
+            "with padding; return parameters of a fixed shape, reduced over the rows by weight."
+        )
+
+
+def _check_weight_rule(model: Any, call: _Call, hyper: dict[str, np.ndarray], n_rows: int) -> None:
+    """Refuse a model whose result changes with rows of weight zero.
+
+    The kernel at hand fits the older half of the rows twice, the masked rows filled once with
+    the newest and once with the oldest row of the window: no further compile.
+    """
+    half = max(n_rows // 2, 1)
+    candidates = {
+        name: np.repeat(np.asarray(values[:1], call.dtype), call.plan.grid, axis=0)
+        for name, values in hyper.items()
+    }
+    bounds = np.array([0]), np.array([half])
+    first, second = (
+        call(*bounds, candidates, fills=np.array([fill]))[0] for fill in (half - 1, 0)
+    )
+    tolerance = 1e-6 if call.dtype == np.float64 else 1e-2
+    for a, b in zip(jax.tree_util.tree_leaves(first), jax.tree_util.tree_leaves(second), strict=True):
+        size = np.max(np.abs(np.where(np.isfinite(a), a, 0)), initial=1e-300)
+        if not np.allclose(a, b, rtol=tolerance, atol=tolerance * size, equal_nan=True):
+            raise ValueError(
+                f"The result of {model.described()} changes with rows of weight 0, which stand for rows outside "
+                "the window and for padding; let each row count `weight` times, for example "
+                "jnp.sum(weight * x) / jnp.sum(weight) instead of jnp.mean(x)."
+            )

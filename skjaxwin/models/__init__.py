@@ -1,0 +1,8 @@
+"""What is fitted in one window; one file per family. The contract is `WindowModel`."""
+
+from skjaxwin.models._base import FitInfo, WindowModel
+from skjaxwin.models.custom import Custom
+from skjaxwin.models.linear import Linear
+from skjaxwin.models.moments import Moments
+
+__all__ = ["Custom", "FitInfo", "Linear", "Moments", "WindowModel"]

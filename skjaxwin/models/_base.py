@@ -1,0 +1,229 @@
+"""The contract between a model and the engine that fits it in every window."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import numbers
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+__all__ = ["FitInfo", "WindowModel", "freeze"]
+
+
+class FitInfo(NamedTuple):
+    """How one fit went; each a scalar of its window and hyperparameter.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether the fit reached its tolerance.
+    n_iter : int
+        Iterations used, 1 for a closed form.
+    determined : bool
+        Whether the data determine the parameters. Under
+        ``underdetermined="nan"`` the parameters of other windows become NaN.
+    """
+
+    converged: Any
+    n_iter: Any
+    determined: Any
+
+
+class WindowModel(BaseEstimator):
+    """What is fitted in one window. Subclass it to write a model.
+
+    A model is a scikit-learn-style object: ``__init__`` stores its parameters
+    and does nothing else. Its computation is two *pure* functions of arrays that
+    JAX can trace. The engine runs them for every window and every
+    hyperparameter in one compiled call, so they must not read numbers from
+    ``self``:
+
+    * Parameters that are real numbers, or arrays of them, are *traced*: `fit`
+      gets them in ``hyper``, and a new value never recompiles.
+    * All others (flags, strings, functions), and those named in the class
+      attribute `structural`, are *static*: they may be read from ``self``, and
+      each new value compiles once.
+
+    **The weight rule.** `fit` always sees a fixed number of rows. Rows outside
+    the window, and padding, have weight 0 and repeat a row of the window, so
+    that logarithms and the like stay finite. A correct model lets each row count
+    ``weight`` times, in every sum, mean and loss, and never counts rows itself:
+    ``jnp.sum(weight * x) / jnp.sum(weight)`` and not ``jnp.mean(x)``. The engine
+    checks this on the first fit of a model that is not its own.
+
+    Methods to write are `fit` and `predict`; `predict_each`, `min_rows` and `initial`
+    are optional.
+
+    Attributes
+    ----------
+    estimator_type : "regressor" or None
+        What scikit-learn shall take the estimator for. None needs no target.
+    structural : tuple of str
+        Numeric parameters that shape the computation and must be static.
+    checked : bool
+        True for the package's own models, whose weight rule is covered by tests.
+    """
+
+    estimator_type: str | None = "regressor"
+    structural: tuple[str, ...] = ()
+    checked: bool = False
+
+    def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
+        """Fit one window.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        y : array of shape (n_rows,) or (n_rows, n_outputs), or None
+        weight : array of shape (n_rows,)
+            Non-negative, 0 for rows that are not in the window.
+        hyper : dict of scalars or arrays
+            The traced hyperparameters, by name.
+        start : pytree or None
+            Where to start: the previous window's parameters, or what `initial`
+            returned; None if `initial` returns None.
+
+        Returns
+        -------
+        params : pytree of arrays
+            Of shapes that do not depend on the number of rows.
+        info : FitInfo
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define fit(X, y, weight, hyper, start).")
+
+    def predict(self, params: Any, X: Any) -> Any:
+        """Predict rows from one window's parameters.
+
+        Parameters
+        ----------
+        params : pytree of arrays
+            As returned by `fit`.
+        X : array of shape (n_rows, n_features)
+
+        Returns
+        -------
+        predictions : array of shape (n_rows,) or (n_rows, n_outputs)
+            Each row from its own features alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define predict(params, X).")
+
+    def predict_each(self, params: Any, X: np.ndarray) -> np.ndarray | None:
+        """Predict in NumPy with parameters of its own for each row, or return None.
+
+        A model whose predictions are a line of array algebra spares its users a
+        compile. The default, None, lets the engine compile `predict`.
+
+        Parameters
+        ----------
+        params : pytree of ndarray
+            As `predict` gets them, with one more leading axis: a set of
+            parameters for each row, or a single set for all.
+        X : ndarray of shape (n_rows, n_features)
+        """
+        del params, X
+        return None
+
+    def min_rows(self, n_features: int) -> int:
+        """Return the fewest rows a window needs; used where ``min_periods`` is None."""
+        del n_features
+        return 1
+
+    def initial(self, n_features: int, n_outputs: int | None) -> Any:
+        """Return parameters to start from, as NumPy arrays, or None.
+
+        A model that returns parameters is warm-started: within a run of
+        consecutive windows each starts where the one before it ended.
+        """
+        del n_features, n_outputs
+        return None
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Return the traced parameters by name."""
+        return {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in self.structural and _is_numeric(value)
+        }
+
+    def static_key(self) -> Hashable:
+        """Return what identifies the computation: the class and the static parameters."""
+        traced = self.hyperparameters()
+        parameters = self.get_params(deep=False)
+        return (
+            type(self),
+            tuple((name, None if name in traced else freeze(v, name)) for name, v in sorted(parameters.items())),
+        )
+
+    def static_copy(self) -> WindowModel:
+        """Return a copy that later changes of this object do not reach."""
+        return copy.copy(self)
+
+    def described(self) -> str:
+        """Name the model's fit for error messages, with its place in the source."""
+        return f"{type(self).__name__}.fit" + source_place(type(self).fit)
+
+    def described_predict(self) -> str:
+        """Name the model's prediction for error messages, with its place in the source."""
+        return f"{type(self).__name__}.predict" + source_place(type(self).predict)
+
+
+def source_place(function: Any) -> str:
+    """Return " (file, line n)" of a function, "" where it has none."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+
+
+def _is_numeric(value: Any) -> bool:
+    """Say whether a parameter is a number or an array of numbers (booleans are flags)."""
+    if isinstance(value, (bool, np.bool_)):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iuf"
+    return isinstance(value, numbers.Real)
+
+
+def freeze(value: Any, name: str) -> Hashable:
+    """Turn a static parameter into a hashable key.
+
+    ``functools.partial`` objects are unwrapped, because `sklearn.base.clone` copies
+    them; plain functions count by identity, which clone keeps.
+    """
+    if isinstance(value, functools.partial):
+        arguments = tuple(freeze(v, name) for v in value.args)
+        keywords = tuple((k, freeze(v, name)) for k, v in sorted(value.keywords.items()))
+        return ("partial", freeze(value.func, name), arguments, keywords)
+    if inspect.ismethod(value):
+        return ("method", value.__func__, freeze_object(value.__self__))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, tuple(freeze(v, name) for v in value))
+    if isinstance(value, dict):
+        return ("dict", tuple((k, freeze(v, name)) for k, v in sorted(value.items())))
+    if isinstance(value, np.ndarray):
+        return ("array", value.shape, value.dtype.str, value.tobytes())
+    if isinstance(value, WindowModel):
+        return value.static_key()
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"The parameter {name!r} has the unhashable type {type(value).__name__}; use numbers, strings, "
+            "tuples, NumPy arrays or functions, so that a compiled kernel can be found again."
+        ) from None
+    # 1, 1.0 and True are equal as keys, but not as static parameters.
+    return (type(value), value)
+
+
+def freeze_object(owner: Any) -> Hashable:
+    """Key a bound method's object: by value where it can be hashed, by identity otherwise."""
+    try:
+        hash(owner)
+    except TypeError:
+        return id(owner)
+    return owner

@@ -1,0 +1,394 @@
+"""RollingJaxEstimator: any model, fitted on every window."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import r2_score
+from sklearn.utils import RegressorTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skjaxwin import windows as win
+from skjaxwin._sklearn_private import Interval, StrOptions, check_sample_weight
+from skjaxwin.columns import split_time
+from skjaxwin.kernels import Rows, bucket, fit_windows, map_params, predict_rows
+from skjaxwin.models import Linear, WindowModel
+
+__all__ = ["RollingJaxEstimator"]
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What one call to fit has to solve, in time order."""
+
+    model: WindowModel
+    rows: Rows
+    windows: win.Windows
+    timeline: win.Timeline
+    kept: np.ndarray  # positions, among all rows in time order, of those with weight
+    X: np.ndarray  # features in the caller's order
+    times: np.ndarray  # times in the caller's order
+
+
+def _supervised(estimator: RollingJaxEstimator) -> bool:
+    return estimator._model().estimator_type is not None
+
+
+class RollingJaxEstimator(BaseEstimator):
+    r"""Fit a model on every expanding or rolling window of time-ordered rows.
+
+    All windows are fitted by one compiled kernel of fixed shape. Nothing is
+    recompiled when the window grows, when a hyperparameter changes, or when the
+    estimator is cloned; `count_compiles` shows it.
+
+    Parameters
+    ----------
+    model : models.WindowModel, default=None
+        What is fitted in each window; None is ``models.Linear()``. Its parameters
+        are reachable as ``model__alpha`` and so on.
+    window : "expanding", int, float, timedelta or str, default="expanding"
+        Which rows a fit at time t uses: all up to t; those of the given number of
+        most recent time stamps; or those of a duration, the half-open span
+        ``(t - window, t]``: a float in the time column's unit (in rows without a
+        time column), a timedelta, or text such as ``"90D"`` for dates.
+    time : int or str, default=None
+        Position or name of the column of X that holds the time; it is then no
+        feature. Numbers or dates, in any order; rows of equal time enter windows
+        together. None: every row is a time stamp of its own, in row order.
+    min_periods : int, default=None
+        Fewest rows of positive weight for a window to be fitted. None: what the
+        model needs (for the package's models one row, see `underdetermined`).
+    step : int, default=1
+        Fit at every `step`-th time stamp; the last stamp always has a fit.
+    gap : int, default=0
+        Time stamps between a window's end and the first row it may predict.
+    halflife : float, timedelta or str, default=None
+        Rows are weighted by ``0.5 ** (age / halflife)``, with the age measured
+        from the window's newest time in the time column's unit (rows without one).
+    underdetermined : {"minimum_norm", "nan"}, default="minimum_norm"
+        What to do where data do not determine the parameters: in windows of too
+        few rows or dependent columns, take the solution of smallest norm or NaN;
+        in `predict` with a time column, for rows that no fit precedes, use the
+        first fit or NaN.
+    capacity : int, default=None
+        Pad the data to this many rows: one compile for every data size up to it.
+        None pads to the next power of two, at least 64.
+    max_memory : float, default=256e6
+        Bytes of temporary memory that kernels aim to stay below, however many
+        windows there are.
+
+    Attributes
+    ----------
+    params_ : pytree of ndarray
+        The model's parameters; the leading axis is windows, oldest first. For
+        ``models.Linear`` a dict with ``coef`` and ``intercept``.
+    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
+        Slopes of the newest window, if the model has any.
+    intercept_ : float or ndarray of shape (n_outputs,)
+        Intercept of the newest window, if the model has one.
+    window_starts_, window_stops_ : ndarray of shape (n_windows,)
+        Half-open bounds of each window's rows, sorted by time.
+    window_times_ : ndarray of shape (n_windows,)
+        The newest time in each window (row numbers without a time column).
+    converged_ : ndarray of bool of shape (n_windows,)
+        Whether each fit reached its tolerance, with finite parameters.
+    determined_ : ndarray of bool of shape (n_windows,)
+        Whether the rows of each window determine its parameters.
+    n_iter_ : ndarray of int of shape (n_windows,)
+        Iterations of each fit.
+    n_features_in_ : int
+        Columns of X, the time column included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if X had any.
+
+    Notes
+    -----
+    Rows of weight zero are as good as absent: they neither enter a window nor make a
+    time stamp. Windows counted in time stamps depend on which stamps there are, so
+    with ``time=None`` they depend on the order of the rows.
+
+    Computation is in float64, or in float32 if X is float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skjaxwin import RollingJaxEstimator, models
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> y = X @ [1.0, -2.0] + 3.0
+    >>> rolling = RollingJaxEstimator(models.Linear(), window=20).fit(X, y)
+    >>> rolling.params_["coef"].shape
+    (100, 2)
+    >>> rolling.coef_.round(6).tolist()
+    [1.0, -2.0]
+    >>> out_of_sample = rolling.walk_forward_predict(X, y)
+    >>> bool(np.isnan(out_of_sample[0])), bool(np.allclose(out_of_sample[4:], y[4:]))
+    (True, True)
+    """
+
+    _parameter_constraints: dict = {
+        "model": [WindowModel, None],
+        "window": [
+            str,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, None, closed="neither"),
+            datetime.timedelta,
+            np.timedelta64,
+        ],
+        "time": [Integral, str, None],
+        "min_periods": [Interval(Integral, 1, None, closed="left"), None],
+        "step": [Interval(Integral, 1, None, closed="left")],
+        "gap": [Interval(Integral, 0, None, closed="left")],
+        "halflife": [
+            Interval(Real, 0, None, closed="neither"),
+            str,
+            datetime.timedelta,
+            np.timedelta64,
+            None,
+        ],
+        "underdetermined": [StrOptions({"minimum_norm", "nan"})],
+        "capacity": [Interval(Integral, 1, None, closed="left"), None],
+        "max_memory": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        model: WindowModel | None = None,
+        *,
+        window: Any = "expanding",
+        time: int | str | None = None,
+        min_periods: int | None = None,
+        step: int = 1,
+        gap: int = 0,
+        halflife: Any = None,
+        underdetermined: str = "minimum_norm",
+        capacity: int | None = None,
+        max_memory: float = 256e6,
+    ) -> None:
+        self.model = model
+        self.window = window
+        self.time = time
+        self.min_periods = min_periods
+        self.step = step
+        self.gap = gap
+        self.halflife = halflife
+        self.underdetermined = underdetermined
+        self.capacity = capacity
+        self.max_memory = max_memory
+
+    def set_params(self, **params: Any) -> RollingJaxEstimator:
+        """Set parameters; ``model__alpha`` and the like also reach the default model."""
+        if self.model is None and "model" not in params and any(p.startswith("model__") for p in params):
+            self.model = Linear()
+        return super().set_params(**params)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kind = self._model().estimator_type
+        tags.estimator_type = kind
+        tags.target_tags.required = kind is not None
+        tags.target_tags.multi_output = True
+        if kind == "regressor":
+            # With a time column each row is predicted by the past alone, or by a first fit of few rows.
+            tags.regressor_tags = RegressorTags(poor_score=self.time is not None)
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RollingJaxEstimator:
+        """Fit the model on every window.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Features, and the time column if `time` names one.
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
+            Target; ignored by unsupervised models.
+        sample_weight : array-like of shape (n_rows,), default=None
+            Non-negative weights. A row of weight 0 is as good as absent.
+
+        Returns
+        -------
+        self : RollingJaxEstimator
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters, naming them.
+        TypeError
+            If a function of the model cannot be compiled, with its line.
+        """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict rows.
+
+        Without a time column every row is predicted by the newest window. With
+        one, each row is predicted by the newest window that ended strictly before its
+        time, with `gap` known time stamps in between; rows that no such window
+        precedes follow `underdetermined`. Neither the order nor the number of
+        rows matters.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        """
+        check_is_fitted(self, "params_")
+        features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False)
+        if times is None:
+            window = np.full(len(features), len(self.window_stops_) - 1)
+        else:
+            window = win.newest_window_before(times, self._stamps, self._last_stamps, self._gap)
+            if self.underdetermined == "minimum_norm":
+                window = np.maximum(window, 0)
+        return self._predict(window, features)
+
+    def walk_forward_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+        """Fit, and predict every row out of sample.
+
+        Each row is predicted by the newest window that ended strictly before it,
+        with `gap` time stamps in between.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+            In the order of the rows of X; NaN where no window came before.
+        """
+        problem = self._fit(X, y, sample_weight)
+        window = win.newest_window_before(problem.times, self._stamps, self._last_stamps, self._gap)
+        return self._predict(window, problem.X)
+
+    @available_if(_supervised)
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination :math:`R^2` of ``predict(X)``.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        score : float
+        """
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+
+    def _model(self) -> WindowModel:
+        return Linear() if self.model is None else self.model
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> _Problem:
+        problem = self._prepare(X, y, sample_weight)
+        hyper = problem.model.hyperparameters()
+        params, info = self._solve(problem, {name: np.asarray(value)[None] for name, value in hyper.items()})
+        self._store(problem, map_params(lambda a: a[:, 0], params), map_params(lambda a: a[:, 0], info))
+        return problem
+
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> _Problem:
+        """Validate everything and lay rows and windows out in time order."""
+        self._validate_params()
+        model = clone(self._model())
+        model._validate_params()
+        features, target, times = split_time(
+            self, X, y, time=self.time, reset=True, supervised=model.estimator_type is not None
+        )
+        n_rows = len(features)
+        weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
+        positive = weight > 0
+        if not positive.any():
+            raise ValueError("Sample weights must contain at least one non-zero value: all weights are zero.")
+        if self.capacity is not None and self.capacity < n_rows:
+            raise ValueError(
+                f"capacity={self.capacity} is smaller than the data, which has {n_rows} rows; "
+                "raise it or leave it None."
+            )
+        complete = win.make_timeline(times, n_rows)
+        timeline = complete.keep(positive)
+        min_periods = self.min_periods or model.min_rows(features.shape[1])
+        windows = win.make_windows(
+            timeline, window=self.window, step=self.step, min_periods=min_periods
+        )
+        age = None
+        if self.halflife is not None:
+            exact = win.ages_in_halflives(timeline, self.halflife)
+            high = exact.astype(features.dtype)
+            age = np.stack([high, (exact - high).astype(features.dtype)])
+        rows = Rows(
+            features[timeline.order],
+            None if target is None else _squeeze(target)[timeline.order],
+            weight[timeline.order],
+            age,
+        )
+        self._target_is_column = target is not None and target.ndim == 2 and target.shape[1] == 1
+        kept = np.flatnonzero(positive[complete.order])
+        return _Problem(
+            model, rows, windows, timeline, kept, features, np.arange(n_rows) if times is None else times
+        )
+
+    def _solve(self, problem: _Problem, hyper: dict[str, np.ndarray]) -> tuple[Any, Any]:
+        """Fit every window for every candidate; leading axes (n_windows, n_candidates)."""
+        capacity = bucket(len(problem.rows.X)) if self.capacity is None else int(self.capacity)
+        params, info = fit_windows(
+            problem.model,
+            hyper,
+            problem.rows,
+            problem.windows.starts,
+            problem.windows.stops,
+            max_rows=problem.windows.max_rows,
+            capacity=capacity,
+            max_memory=self.max_memory,
+        )
+        if self.underdetermined == "nan" and not info.determined.all():
+            params = map_params(lambda a: _nan_where(a, ~info.determined), params)
+        return params, info
+
+    def _store(self, problem: _Problem, params: Any, info: Any) -> None:
+        """Set the fitted attributes."""
+        self.params_ = params
+        self.converged_ = info.converged
+        self.determined_ = info.determined
+        self.n_iter_ = info.n_iter
+        self.window_starts_ = problem.kept[problem.windows.starts]
+        self.window_stops_ = problem.kept[problem.windows.stops - 1] + 1
+        self.window_times_ = problem.windows.times.copy()
+        self._stamps = problem.timeline.stamps
+        self._last_stamps = problem.windows.last_stamps
+        self._gap = int(self.gap)
+        self._fitted_model = problem.model
+        for name in ("coef", "intercept"):
+            if isinstance(params, dict) and name in params:
+                newest = params[name][-1]
+                setattr(self, f"{name}_", float(newest) if np.ndim(newest) == 0 else newest.copy())
+            elif hasattr(self, f"{name}_"):
+                delattr(self, f"{name}_")
+
+    def _predict(self, window: np.ndarray, features: np.ndarray) -> np.ndarray:
+        predictions = predict_rows(self._fitted_model, self.params_, window, features)
+        return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions
+
+
+def _squeeze(target: np.ndarray) -> np.ndarray:
+    """One target is (n_rows,) to every model, however it was passed."""
+    return target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
+
+
+def _nan_where(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Blank the parameters of some windows; integers become floats to hold NaN."""
+    if array.dtype.kind not in "fc":
+        array = array.astype(np.float64)
+    array[rows] = np.nan
+    return array

@@ -1,0 +1,377 @@
+"""Which rows belong to which window: times in, row bounds out. NumPy only.
+
+A *time stamp* is one distinct value of the time column; without a time column
+every row is its own stamp. Times are turned into dense integer codes here, on
+the host, because a 32-bit float cannot tell 20240101 from 20240102. All bounds
+are half-open row ranges ``[start, stop)`` in time order, and rows of equal time
+are never separated.
+"""
+
+from __future__ import annotations
+
+import datetime
+import numbers
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "Timeline",
+    "Windows",
+    "ages_in_halflives",
+    "make_timeline",
+    "make_windows",
+    "newest_window_before",
+    "parse_duration",
+    "time_values",
+]
+
+_UNITS = {
+    "w": "W",
+    "d": "D",
+    "day": "D",
+    "days": "D",
+    "h": "h",
+    "hour": "h",
+    "hours": "h",
+    "min": "m",
+    "t": "m",
+    "s": "s",
+    "sec": "s",
+    "ms": "ms",
+    "us": "us",
+    "ns": "ns",
+}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Rows sorted by time.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_rows,)
+        The rows in time order; rows of equal time keep the caller's order.
+    stamps : ndarray of shape (n_stamps,)
+        The distinct times, ascending (integers, floats or datetime64).
+    codes : ndarray of shape (n_rows,)
+        For each row in time order, the position of its time in ``stamps``.
+    """
+
+    order: np.ndarray
+    stamps: np.ndarray
+    codes: np.ndarray
+
+    def keep(self, rows: np.ndarray) -> Timeline:
+        """Return the timeline of the rows (boolean mask, caller's order) to keep."""
+        kept = rows[self.order]
+        used, codes = np.unique(self.codes[kept], return_inverse=True)
+        return Timeline(self.order[kept], self.stamps[used], codes)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Row bounds of every window, oldest window first.
+
+    Attributes
+    ----------
+    starts, stops : ndarray of shape (n_windows,)
+        Half-open row bounds in time order.
+    last_stamps : ndarray of shape (n_windows,)
+        Position of each window's newest time stamp in ``Timeline.stamps``.
+    times : ndarray of shape (n_windows,)
+        The newest time of each window.
+    max_rows : int or None
+        A bound on the rows that one window can hold, None for expanding windows.
+    """
+
+    starts: np.ndarray
+    stops: np.ndarray
+    last_stamps: np.ndarray
+    times: np.ndarray
+    max_rows: int | None
+
+
+def time_values(column: Any, name: str = "time") -> np.ndarray:
+    """Turn a column into sortable times without going through floats.
+
+    Parameters
+    ----------
+    column : array-like of shape (n_rows,)
+        Integers, floats, datetime64, timedelta64, pandas or polars datetimes
+        (with or without a time zone), or datetime objects.
+    name : str
+        What to call the column in messages.
+
+    Returns
+    -------
+    times : ndarray of shape (n_rows,)
+        int, float, or datetime64 values.
+
+    Raises
+    ------
+    ValueError
+        If a time is NaN, NaT or infinite.
+    TypeError
+        If the column holds neither numbers nor dates.
+    """
+    dtype = getattr(column, "dtype", None)
+    if getattr(dtype, "kind", None) == "M" and not isinstance(column, np.ndarray):
+        # A pandas column with a time zone would become objects: ask for UTC.
+        unit = getattr(dtype, "unit", None) or np.datetime_data(dtype)[0]
+        column = np.asarray(column, dtype=f"datetime64[{unit}]")
+    times = np.asarray(column)
+    if times.ndim != 1:
+        raise ValueError(f"The {name} column must be 1-dimensional, got shape {times.shape}.")
+    if times.dtype.kind == "O":
+        times = _objects_to_times(times)
+    if times.dtype.kind == "m":
+        times = times + np.datetime64(0, np.datetime_data(times.dtype)[0])
+    if times.dtype.kind == "b":
+        times = times.astype(np.int64)
+    if times.dtype.kind == "M":
+        missing = np.isnat(times)
+    elif times.dtype.kind == "f":
+        missing = np.isnan(times)
+        if np.isinf(times).any():
+            raise ValueError(f"The {name} column contains infinity; times must be finite.")
+    elif times.dtype.kind in "iu":
+        missing = np.zeros(0, dtype=bool)
+    else:
+        raise TypeError(
+            f"The {name} column has dtype {times.dtype}; it must hold numbers or dates. "
+            "Convert text with pandas.to_datetime or numpy.asarray(..., dtype='datetime64[D]')."
+        )
+    if missing.any():
+        raise ValueError(
+            f"The {name} column contains NaN or NaT in {int(missing.sum())} row(s), the first at "
+            f"row {int(np.argmax(missing))}; remove these rows, every row needs a time."
+        )
+    return times
+
+
+def _objects_to_times(values: np.ndarray) -> np.ndarray:
+    """Convert objects to datetime64 where they are dates, to floats otherwise."""
+    dates = (datetime.date, np.datetime64)
+    present = [v for v in values if v is not None and v == v]
+    if present and all(isinstance(v, dates) for v in present):
+        filled = [v if v is not None and v == v else np.datetime64("NaT") for v in values]
+        filled = [_utc(v) for v in filled]
+        return np.array(filled, dtype="datetime64[us]")
+    integers = all(isinstance(v, numbers.Integral) for v in values)
+    return np.array(values, dtype=np.int64 if integers else np.float64)
+
+
+def _utc(value: Any) -> Any:
+    """Return a datetime in UTC without its zone, which NumPy cannot hold."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    return value
+
+
+def make_timeline(times: np.ndarray | None, n_rows: int) -> Timeline:
+    """Sort rows by time and number the distinct times.
+
+    Parameters
+    ----------
+    times : ndarray of shape (n_rows,) or None
+        As returned by `time_values`; None makes every row its own stamp.
+    n_rows : int
+        Number of rows.
+    """
+    if times is None:
+        rows = np.arange(n_rows)
+        return Timeline(rows, rows.copy(), rows.copy())
+    order = np.argsort(times, kind="stable")
+    stamps, codes = np.unique(times[order], return_inverse=True)
+    return Timeline(order, stamps, codes)
+
+
+def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
+    """Express a duration in the unit of the time stamps.
+
+    Parameters
+    ----------
+    value : float, timedelta, numpy.timedelta64 or str such as "90D"
+        The duration.
+    stamps : ndarray
+        The distinct times.
+    name : str
+        The parameter, for messages.
+
+    Returns
+    -------
+    duration : float or numpy.timedelta64
+        A positive duration that can be subtracted from a stamp.
+
+    Raises
+    ------
+    ValueError
+        If the text cannot be read, the duration is not positive, or its kind
+        does not fit the time column.
+    """
+    dated = stamps.dtype.kind == "M"
+    number = isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64)
+    if number:
+        if dated:
+            raise ValueError(
+                f"{name}={value!r} has no unit, but the time column holds dates; "
+                f"write a duration such as {name}='90D' or datetime.timedelta(days=90)."
+            )
+        duration: Any = float(value)  # type: ignore[arg-type]
+        if not (0 < duration < np.inf):
+            raise ValueError(f"{name}={value!r} must be positive and finite.")
+        return duration
+    if not dated:
+        raise ValueError(
+            f"{name}={value!r} is a duration in calendar units, but the times are plain numbers "
+            f"(or there is no time column); give {name} as a number in the times' own unit."
+        )
+    duration = _text_duration(value, name) if isinstance(value, str) else _timedelta(value)
+    if np.isnat(duration) or duration <= np.timedelta64(0):
+        raise ValueError(f"{name}={value!r} must be a positive duration.")
+    return duration
+
+
+def _timedelta(value: Any) -> np.timedelta64:
+    """Convert datetime, pandas and NumPy durations exactly."""
+    if isinstance(value, np.timedelta64):
+        return value
+    nanoseconds = getattr(value, "value", None)  # pandas.Timedelta
+    if isinstance(nanoseconds, int) and hasattr(value, "nanoseconds"):
+        return np.timedelta64(value.to_timedelta64())
+    return np.timedelta64(value, "us")
+
+
+def _text_duration(text: str, name: str) -> np.timedelta64:
+    """Read a duration such as "90D", "36h", "15min" or "1.5h"."""
+    match = _DURATION.fullmatch(text)
+    unit = _UNITS.get(match.group(2).lower()) if match else None
+    if match is None or unit is None:
+        raise ValueError(
+            f"{name}={text!r} cannot be read as a duration; write a number and one of the units "
+            "W, D, h, min, s, ms, us, ns, for example '90D' (months and years have no fixed length)."
+        )
+    number = match.group(1)
+    if "." not in number:
+        return np.timedelta64(int(number), unit)
+    in_nanoseconds = np.timedelta64(1, unit) / np.timedelta64(1, "ns")
+    return np.timedelta64(round(float(number) * float(in_nanoseconds)), "ns")
+
+
+def make_windows(
+    timeline: Timeline, *, window: Any = "expanding", step: int = 1, min_periods: int = 1
+) -> Windows:
+    """Cut a timeline into windows.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        The rows in time order; at least one row.
+    window : "expanding", int, float, timedelta or str
+        Everything so far; that many most recent time stamps; or a duration, the
+        half-open span ``(t - window, t]``.
+    step : int
+        One window at every ``step``-th time stamp, and always one at the last.
+    min_periods : int
+        Windows with fewer rows are left out.
+
+    Returns
+    -------
+    windows : Windows
+        At least one window.
+
+    Raises
+    ------
+    ValueError
+        If no window holds ``min_periods`` rows, or `window` cannot be read.
+    """
+    n_stamps = len(timeline.stamps)
+    edges = np.searchsorted(timeline.codes, np.arange(n_stamps + 1), side="left")
+    last = np.arange(step - 1, n_stamps, step)
+    if len(last) == 0 or last[-1] != n_stamps - 1:
+        last = np.append(last, n_stamps - 1)
+    max_rows: int | None = None
+    if isinstance(window, str) and window == "expanding":
+        first = np.zeros_like(last)
+    elif isinstance(window, numbers.Integral):
+        first = np.maximum(last - int(window) + 1, 0)
+    else:
+        first = _first_stamps_within(timeline.stamps, last, parse_duration(window, timeline.stamps, "window"))
+    starts, stops = edges[first], edges[last + 1]
+    sizes = stops - starts
+    if not (isinstance(window, str) and window == "expanding"):
+        max_rows = int(sizes.max())
+        if isinstance(window, numbers.Integral) and n_stamps == len(timeline.codes):
+            max_rows = int(window)  # one row per stamp: the same width for every data size
+    enough = sizes >= min_periods
+    if not enough.any():
+        raise ValueError(
+            f"min_periods={min_periods}: no window holds that many rows of positive weight "
+            f"(the largest holds {int(sizes.max())}); lower min_periods or widen the window."
+        )
+    last = last[enough]
+    return Windows(starts[enough], stops[enough], last, timeline.stamps[last], max_rows)
+
+
+def _first_stamps_within(stamps: np.ndarray, last: np.ndarray, duration: Any) -> np.ndarray:
+    """Return the first stamp later than ``stamps[last] - duration``."""
+    ends = stamps[last]
+    if stamps.dtype.kind == "u":
+        stamps, ends = stamps.astype(np.int64), ends.astype(np.int64)
+    if stamps.dtype.kind == "i" and float(duration).is_integer():
+        duration = int(duration)  # integer times stay exact beyond 2**53
+    return np.searchsorted(stamps, ends - duration, side="right")
+
+
+def newest_window_before(
+    times: np.ndarray, stamps: np.ndarray, last_stamps: np.ndarray, gap: int
+) -> np.ndarray:
+    """Return for each time the newest window that ended strictly before it.
+
+    Parameters
+    ----------
+    times : ndarray of shape (n_rows,)
+        Times to predict at.
+    stamps : ndarray of shape (n_stamps,)
+        The distinct times known from fitting.
+    last_stamps : ndarray of shape (n_windows,)
+        Each window's newest stamp, ascending.
+    gap : int
+        Known stamps that must lie between the window's end and the row's time.
+
+    Returns
+    -------
+    window : ndarray of shape (n_rows,)
+        Position of the window, -1 where there is none.
+
+    Raises
+    ------
+    ValueError
+        If dates are compared with numbers.
+    """
+    if (times.dtype.kind == "M") != (stamps.dtype.kind == "M"):
+        raise ValueError(
+            f"The time column has dtype {times.dtype}, but it was fitted with {stamps.dtype}; "
+            "use dates in both or numbers in both."
+        )
+    newest_allowed = np.searchsorted(stamps, times, side="left") - 1 - gap
+    return np.searchsorted(last_stamps, newest_allowed, side="right") - 1
+
+
+def ages_in_halflives(timeline: Timeline, halflife: Any) -> np.ndarray:
+    """Return each row's time since the first row, in half-lives (float64).
+
+    The weight of row i in a window that ends at row j is
+    ``2 ** (position[i] - position[j])``.
+    """
+    halflife = parse_duration(halflife, timeline.stamps, "halflife")
+    stamps = timeline.stamps
+    if stamps.dtype.kind == "u":
+        stamps = stamps.astype(np.int64)
+    since = stamps - stamps[0]  # integers and dates: exact before the division
+    position = since / halflife
+    return np.asarray(position, dtype=np.float64)[timeline.codes]
