@@ -5,10 +5,18 @@ from importlib.metadata import PackageNotFoundError, version
 from skjaxwin import models
 from skjaxwin.kernels import CompileCount, count_compiles
 from skjaxwin.rolling import RollingJaxEstimator
+from skjaxwin.search import WalkForwardGrid, walk_forward_grid
 
 try:
     __version__ = version("skjaxwin")
 except PackageNotFoundError:  # a source tree that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["CompileCount", "RollingJaxEstimator", "count_compiles", "models"]
+__all__ = [
+    "CompileCount",
+    "RollingJaxEstimator",
+    "WalkForwardGrid",
+    "count_compiles",
+    "models",
+    "walk_forward_grid",
+]

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import Interval, StrOptions, check_sample_weight
 from skjaxwin.columns import split_time
-from skjaxwin.kernels import Rows, bucket, fit_windows, map_params, predict_rows
+from skjaxwin.kernels import Rows, all_finite, bucket, fit_windows, map_params, predict_rows
 from skjaxwin.models import Linear, WindowModel
 
 __all__ = ["RollingJaxEstimator"]
@@ -326,7 +326,7 @@ class RollingJaxEstimator(BaseEstimator):
         if self.halflife is not None:
             exact = win.ages_in_halflives(timeline, self.halflife)
             high = exact.astype(features.dtype)
-            age = np.stack([high, (exact - high).astype(features.dtype)])
+            age = np.column_stack([high, (exact - high).astype(features.dtype)])
         rows = Rows(
             features[timeline.order],
             None if target is None else _squeeze(target)[timeline.order],
@@ -352,16 +352,18 @@ class RollingJaxEstimator(BaseEstimator):
             capacity=capacity,
             max_memory=self.max_memory,
         )
-        if self.underdetermined == "nan" and not info.determined.all():
+        if self.underdetermined == "nan" and info.determined is not None:
             params = map_params(lambda a: _nan_where(a, ~info.determined), params)
         return params, info
 
     def _store(self, problem: _Problem, params: Any, info: Any) -> None:
         """Set the fitted attributes."""
         self.params_ = params
-        self.converged_ = info.converged
-        self.determined_ = info.determined
-        self.n_iter_ = info.n_iter
+        n_windows = len(problem.windows.stops)
+        finite = all_finite(params, n_windows)
+        self.converged_ = finite if info.converged is None else info.converged & finite
+        self.determined_ = np.ones(n_windows, bool) if info.determined is None else info.determined
+        self.n_iter_ = np.ones(n_windows, np.int32) if info.n_iter is None else info.n_iter
         self.window_starts_ = problem.kept[problem.windows.starts]
         self.window_stops_ = problem.kept[problem.windows.stops - 1] + 1
         self.window_times_ = problem.windows.times.copy()

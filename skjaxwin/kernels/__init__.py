@@ -1,8 +1,17 @@
 """The one backend of compiled kernels; knows nothing of scikit-learn or of time."""
 
 from skjaxwin.kernels.compile import CompileCount, count_compiles
-from skjaxwin.kernels.predict import map_params, predict_rows
+from skjaxwin.kernels.predict import all_finite, map_params, predict_rows
 from skjaxwin.kernels.scan import Rows, fit_windows
 from skjaxwin.kernels.shapes import bucket
 
-__all__ = ["CompileCount", "Rows", "bucket", "count_compiles", "fit_windows", "map_params", "predict_rows"]
+__all__ = [
+    "CompileCount",
+    "Rows",
+    "all_finite",
+    "bucket",
+    "count_compiles",
+    "fit_windows",
+    "map_params",
+    "predict_rows",
+]

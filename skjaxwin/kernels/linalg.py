@@ -16,108 +16,94 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jaxlib
+import numpy as np
 from jax import lax
 
-__all__ = ["gram_schmidt", "lapack_can_block", "minimum_norm"]
+__all__ = ["gram_schmidt", "lapack_can_block", "minimum_norm", "row_of"]
 
 
-def gram_schmidt(
-    vectors: jax.Array, targets: jax.Array, threshold: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def row_of(array: jax.Array, index: Any) -> jax.Array:
+    """Return ``array[index]`` for a traced index that is known to be in bounds.
+
+    Spares the kernel the code for negative indices, which `jnp` indexing brings along.
+    """
+    start = (index,) + (jnp.int32(0),) * (array.ndim - 1)
+    size = (1, *array.shape[1:])
+    return lax.dynamic_slice(array, start, size, allow_negative_indices=False).reshape(array.shape[1:])
+
+
+def gram_schmidt(columns: jax.Array, k: int, threshold: jax.Array) -> jax.Array:
     """Triangularise a least-squares problem by modified Gram-Schmidt.
 
-    Solving ``min |vectors' b - target|`` becomes solving ``R b = c``. Taking the
-    targets along as further columns makes this as accurate as Householder's QR
-    (Bjorck, "Solving linear least squares problems by Gram-Schmidt
-    orthogonalization", BIT 7, 1967), with an error that grows with the condition
-    number and not, as the normal equations', with its square.
+    Turns ``min |A b - y|``, with the k columns of A and then those of y as the rows
+    of `columns`, into ``R b = c``. Taking the targets along as further columns
+    makes this as accurate as Householder's QR (Bjorck, "Solving linear least
+    squares problems by Gram-Schmidt orthogonalization", BIT 7, 1967), with an
+    error that grows with the condition number and not, as the normal equations',
+    with its square.
 
     Parameters
     ----------
-    vectors : array of shape (k, n)
-        The columns of the problem, as rows.
-    targets : array of shape (m, n)
-        The right-hand sides, as rows.
+    columns : array of shape (k + m, n)
+        The k columns of the problem and its m right-hand sides.
+    k : int
+        How many columns to eliminate.
     threshold : array of shape (k,)
-        A column whose remaining length is at most this depends on the columns
-        before it; its row of `R` becomes zero.
+        A column whose remaining squared length is at most this depends on the columns
+        before it; its row of R becomes zero.
 
     Returns
     -------
-    R : array of shape (k, k)
-        Upper triangular, with zero rows for dependent columns.
-    c : array of shape (k, m)
-    independent : array of bool of shape (k,)
+    R_and_c : array of shape (k, k + m)
+        ``[R, c]``, with R upper triangular.
     """
-    k, m = vectors.shape[0], targets.shape[0]
-    position = jnp.arange(k, dtype=jnp.int32)
-    dtype = vectors.dtype
+    position = np.arange(columns.shape[0])
+    dtype = columns.dtype
 
-    def eliminate(j: Any, state: Any) -> Any:
-        vectors, targets, R, c, independent = state
-        v = lax.dynamic_index_in_dim(vectors, j, keepdims=False)
-        length = jnp.sqrt(jnp.sum(v * v))
-        keep = length > lax.dynamic_index_in_dim(threshold, j, keepdims=False)
-        q = jnp.where(keep, v / jnp.where(keep, length, jnp.ones((), dtype)), jnp.zeros((), dtype))
-        later = position > j
-        r = jnp.where(later, vectors @ q, jnp.zeros((), dtype))
-        p = targets @ q
-        vectors = vectors - r[:, None] * q
-        targets = targets - p[:, None] * q
-        diagonal = jnp.where(keep, length, jnp.zeros((), dtype))
-        R = lax.dynamic_update_index_in_dim(R, jnp.where(position == j, diagonal, r), j, 0)
-        c = lax.dynamic_update_index_in_dim(c, p, j, 0)
-        independent = lax.dynamic_update_index_in_dim(independent, keep, j, 0)
-        return vectors, targets, R, c, independent
+    def eliminate(columns: jax.Array, step: Any) -> tuple[jax.Array, jax.Array]:
+        j, limit = step
+        pivot = row_of(columns, j)
+        products = columns @ pivot
+        square = jnp.sum(jnp.where(position == j, products, 0))
+        inverse = jnp.where(square > limit, 1 / square, jnp.zeros((), dtype))
+        share = jnp.where(position > j, products * inverse, jnp.zeros((), dtype))
+        columns = columns - share[:, None] * pivot
+        return columns, jnp.where(position >= j, products * jnp.sqrt(inverse), jnp.zeros((), dtype))
 
-    start = (
-        vectors,
-        targets,
-        jnp.zeros((k, k), dtype),
-        jnp.zeros((k, m), dtype),
-        jnp.zeros(k, bool),
-    )
-    _, _, R, c, independent = lax.fori_loop(jnp.int32(0), jnp.int32(k), eliminate, start)
-    return R, c, independent
+    return lax.scan(eliminate, columns, (np.arange(k, dtype=np.int32), threshold))[1]
 
 
-def minimum_norm(R: jax.Array, c: jax.Array) -> jax.Array:
+def minimum_norm(R_and_c: jax.Array) -> jax.Array:
     """Solve ``R b = c`` by the shortest b, where zero rows of R are no equations.
 
-    Orthogonalising the rows of R writes b as a combination of them: the unique
-    solution for a regular R, the one of smallest norm otherwise.
+    Orthogonalising the rows of R, from the last one upwards, writes b as a
+    combination of them. For a regular R this is back substitution.
 
     Parameters
     ----------
-    R : array of shape (k, k)
-    c : array of shape (k, m)
+    R_and_c : array of shape (k, k + m)
+        ``[R, c]``, with R upper triangular.
 
     Returns
     -------
     b : array of shape (m, k)
     """
-    k, m = c.shape
-    dtype = R.dtype
-    position = jnp.arange(k, dtype=jnp.int32)
+    k, m = R_and_c.shape[0], R_and_c.shape[1] - R_and_c.shape[0]
+    dtype = R_and_c.dtype
+    position = np.arange(k)
 
-    def use_equation(i: Any, state: Any) -> Any:
-        # Upwards from the last row: for a regular R this is back substitution.
-        rows, rhs, b = state
-        j = k - 1 - i
-        v = lax.dynamic_index_in_dim(rows, j, keepdims=False)
-        length = jnp.sqrt(jnp.sum(v * v))
-        keep = length > 0
-        scale = jnp.where(keep, length, jnp.ones((), dtype))
-        q = jnp.where(keep, v / scale, jnp.zeros((), dtype))
-        along = jnp.where(keep, lax.dynamic_index_in_dim(rhs, j, keepdims=False) / scale, jnp.zeros((), dtype))
-        earlier = position < j
-        r = jnp.where(earlier, rows @ q, jnp.zeros((), dtype))
-        rows = rows - r[:, None] * q
-        rhs = rhs - r[:, None] * along
-        return rows, rhs, b + along[:, None] * q
+    def use_equation(state: Any, j: Any) -> tuple[Any, None]:
+        equations, b = state
+        pivot = row_of(equations, j)
+        products = equations[:, :k] @ pivot[:k]
+        square = jnp.sum(jnp.where(position == j, products, 0))
+        inverse = jnp.where(square > 0, 1 / square, jnp.zeros((), dtype))
+        share = jnp.where(position < j, products * inverse, jnp.zeros((), dtype))
+        equations = equations - share[:, None] * pivot
+        return (equations, b + (pivot[k:] * inverse)[:, None] * pivot[:k]), None
 
-    start = (R, c, jnp.zeros((m, k), dtype))
-    return lax.fori_loop(jnp.int32(0), jnp.int32(k), use_equation, start)[2]
+    start = R_and_c, jnp.zeros((m, k), dtype)
+    return lax.scan(use_equation, start, np.arange(k, dtype=np.int32)[::-1].copy())[0][1]
 
 
 _LAPACK_PRIMITIVES = re.compile(

@@ -12,7 +12,7 @@ from skjaxwin.kernels.linalg import lapack_can_block
 from skjaxwin.kernels.shapes import pad_rows
 from skjaxwin.kernels.tracing import trace
 
-__all__ = ["map_params", "predict_rows"]
+__all__ = ["all_finite", "map_params", "predict_rows"]
 
 # One fixed number of rows a call: any number of rows to predict is served by one compile.
 _ROWS_PER_CALL = 512
@@ -21,6 +21,14 @@ _ROWS_PER_CALL = 512
 def map_params(function: Any, params: Any) -> Any:
     """Apply a function to every array of a pytree of parameters."""
     return jax.tree_util.tree_map(function, params)
+
+
+def all_finite(params: Any, n_windows: int) -> np.ndarray:
+    """Say for each window whether all its parameters are finite numbers."""
+    finite = np.ones(n_windows, dtype=bool)
+    for leaf in jax.tree_util.tree_leaves(params):
+        finite &= np.isfinite(leaf).reshape(n_windows, -1).all(axis=1)
+    return finite
 
 
 def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray) -> np.ndarray:

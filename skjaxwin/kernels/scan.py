@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
-from skjaxwin.kernels.linalg import lapack_can_block
+from skjaxwin.kernels.linalg import lapack_can_block, row_of
 from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
 from skjaxwin.kernels.tracing import Traced, trace
 
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     X : array of shape (n_rows, n_features)
     y : array of shape (n_rows,) or (n_rows, n_outputs), or None
     weight : array of shape (n_rows,)
-    age : array of shape (2, n_rows) or None
+    age : array of shape (n_rows, 2) or None
         Time in half-lives, as a float and the rest it leaves: the difference of two
         such pairs is exact where that of two single-precision floats is not.
     """
@@ -44,6 +44,33 @@ class Rows(NamedTuple):
     y: Any
     weight: Any
     age: Any
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of the one table hold what: a kernel cuts a single array."""
+
+    n_features: int
+    n_outputs: int | None
+    has_target: bool
+    has_age: bool
+
+    @classmethod
+    def of(cls, rows: Rows) -> Layout:
+        n_outputs = None if rows.y is None or rows.y.ndim == 1 else rows.y.shape[1]
+        return cls(rows.X.shape[1], n_outputs, rows.y is not None, rows.age is not None)
+
+    @property
+    def n_columns(self) -> int:
+        return self.n_features + (self.n_outputs or self.has_target) + 1 + 2 * self.has_age
+
+    def split(self, table: Any) -> Rows:
+        k = self.n_features
+        y, after = None, k
+        if self.has_target:
+            after = k + (self.n_outputs or 1)
+            y = table[:, k] if self.n_outputs is None else table[:, k:after]
+        return Rows(table[:, :k], y, table[:, after], table[:, after + 1 :] if self.has_age else None)
 
 
 @dataclass(frozen=True)
@@ -97,15 +124,11 @@ def fit_windows(
     n_candidates = len(next(iter(hyper.values()))) if hyper else 1
     width = capacity if max_rows is None else min(bucket(max_rows), capacity)
     plan, fresh = _plan(model, hyper, rows, n_candidates, width, capacity, max_memory)
-    padded = Rows(
-        pad_rows(rows.X, capacity),
-        None if rows.y is None else pad_rows(rows.y, capacity),
-        pad_rows(rows.weight, capacity),
-        None if rows.age is None else pad_rows(rows.age.T, capacity).T,
-    )
-    start = model.initial(rows.X.shape[1], None if rows.y is None else _n_outputs(rows.y))
+    table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
+    layout = Layout.of(rows)
+    start = model.initial(layout.n_features, layout.n_outputs)
     start = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), start)
-    call = _Call(plan, padded, start, dtype)
+    call = _Call(plan, table, start, dtype)
     if fresh and not model.checked:
         _check_weight_rule(model, call, hyper, len(rows.X))
 
@@ -134,7 +157,7 @@ class _Call:
     """One plan bound to its padded data."""
 
     plan: _Plan
-    rows: Rows
+    table: np.ndarray
     start: Any
     dtype: Any
 
@@ -151,14 +174,14 @@ class _Call:
         steps = -(-n_windows // chunk.lanes)
         # Lane after lane of consecutive windows; the last window fills up the rest.
         index = np.minimum(np.arange(steps * chunk.lanes), n_windows - 1).reshape(chunk.lanes, steps).T
-        table = np.zeros((3, chunk.steps, chunk.lanes), np.int32)
+        bounds = np.zeros((chunk.steps, 3, chunk.lanes), np.int32)
         fills = stops - 1 if fills is None else fills
-        for slot, bounds in enumerate((starts, stops, fills)):
-            table[slot, :steps] = bounds[index]
+        for slot, values in enumerate((starts, stops, fills)):
+            bounds[:steps, slot] = values[index]
         out = compiling.run(
             self.plan.kernel,
-            self.rows,
-            table,
+            self.table,
+            bounds,
             np.int32(steps),
             candidates,
             self.start,
@@ -186,8 +209,7 @@ def _plan(
         "fit",
         model.static_key(),
         tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items())),
-        tuple(None if a is None else np.shape(a)[1:] for a in (rows.X, rows.y)),
-        rows.age is not None,
+        Layout.of(rows),
         dtype.str,
         width,
         capacity,
@@ -213,9 +235,8 @@ def _make_plan(
     max_memory: float,
 ) -> _Plan:
     """Trace one window, choose the chunk by its memory, and define the kernel."""
-    dtype = rows.X.dtype
-    n_outputs = None if rows.y is None else _n_outputs(rows.y)
-    initial = model.initial(rows.X.shape[1], n_outputs)
+    dtype, layout = rows.X.dtype, Layout.of(rows)
+    initial = model.initial(layout.n_features, layout.n_outputs)
 
     def abstract(array: Any, lead: tuple[int, ...]) -> Any:
         return jax.ShapeDtypeStruct(lead + np.shape(array)[len(lead) :], dtype)
@@ -236,13 +257,8 @@ def _make_plan(
     if not model.checked:
         _check_result(model, traced, one_fit(width + 1))
     exclusive = lapack_can_block(traced.primitives)
-    one_window = _one_window(model, width, capacity, sequential=exclusive)
-    padded = Rows(
-        abstract(rows.X, (capacity,)),
-        None if rows.y is None else abstract(rows.y, (capacity,)),
-        jax.ShapeDtypeStruct((capacity,), dtype),
-        None if rows.age is None else jax.ShapeDtypeStruct((2, capacity), dtype),
-    )
+    one_window = _one_window(model, layout, width, sequential=exclusive)
+    table = jax.ShapeDtypeStruct((capacity, layout.n_columns), dtype)
     while True:
         candidates = {
             name: jax.ShapeDtypeStruct((grid, *np.shape(values)[1:]), dtype) for name, values in hyper.items()
@@ -250,7 +266,7 @@ def _make_plan(
         bound = jax.ShapeDtypeStruct((), np.int32)
         start = jax.tree_util.tree_map(lambda a: jax.ShapeDtypeStruct((grid, *np.shape(a)), dtype), initial)
         window = trace(
-            one_window, padded, (bound, bound, bound), candidates, start, dtype=dtype, what=model.described()
+            one_window, table, (bound, bound, bound), candidates, start, dtype=dtype, what=model.described()
         )
         if window.bytes <= max_memory or grid == 1:
             break
@@ -265,12 +281,12 @@ def _make_plan(
     return _Plan(kernel, chunk, grid, exclusive)
 
 
-def _one_window(model: Any, width: int, capacity: int, *, sequential: bool) -> Any:
+def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> Any:
     """Return the function that fits one window for a grid of candidates."""
 
-    def one_window(rows: Rows, bounds: Any, candidates: Any, start: Any) -> Any:
+    def one_window(table: Any, bounds: Any, candidates: Any, start: Any) -> Any:
         begin, end, fill = bounds
-        X, y, weight = _cut(rows, begin, end, fill, width, capacity)
+        X, y, weight = _cut(table, layout, begin, end, fill, width)
         if sequential:
             return lax.map(lambda args: model.fit(X, y, weight, *args), (candidates, start))
         grid_axis = 0 if jax.tree_util.tree_leaves((candidates, start)) else None
@@ -281,45 +297,36 @@ def _one_window(model: Any, width: int, capacity: int, *, sequential: bool) -> A
     return one_window
 
 
-def _cut(rows: Rows, begin: Any, end: Any, fill: Any, width: int, capacity: int) -> Any:
+def _cut(table: Any, layout: Layout, begin: Any, end: Any, fill: Any, width: int) -> Any:
     """Return the window's rows at fixed width, weight 0 and a neutral row elsewhere.
 
     Rows that are not in the window are replaced *before* the model sees them:
     weighting them by zero would not stop a NaN or an infinity.
     """
-    if width == capacity:
-        first = jnp.int32(0)
-        cut = rows
-    else:
+    capacity = table.shape[0]
+    first = jnp.int32(0)
+    cut = table
+    if width < capacity:
         # dynamic_slice would clamp silently: bound the start here and mask by row number.
         first = jnp.clip(end - width, 0, capacity - width)
-
-        def slice_rows(array: Any, axis: int = 0) -> Any:
-            return None if array is None else lax.dynamic_slice_in_dim(array, first, width, axis)
-
-        cut = Rows(slice_rows(rows.X), slice_rows(rows.y), slice_rows(rows.weight), slice_rows(rows.age, 1))
+        cut = lax.dynamic_slice(
+            table, (first, jnp.int32(0)), (width, table.shape[1]), allow_negative_indices=False
+        )
     row = first + jnp.arange(width, dtype=jnp.int32)
     inside = (row >= begin) & (row < end)
-
-    def neutral(array: Any, source: Any) -> Any:
-        if array is None:
-            return None
-        one = lax.dynamic_index_in_dim(source, fill, keepdims=False)
-        mask = inside if array.ndim == 1 else inside[:, None]
-        return jnp.where(mask, array, one)
-
-    weight = jnp.where(inside, cut.weight, 0)
-    if rows.age is not None:
-        newest = lax.dynamic_index_in_dim(rows.age, end - 1, axis=1)
-        high, low = jnp.where(inside, cut.age - newest, 0)
+    X, y, weight, age = layout.split(jnp.where(inside[:, None], cut, row_of(table, fill)))
+    weight = jnp.where(inside, weight, 0)
+    if age is not None:
+        newest = row_of(table, end - 1)[-2:]
+        high, low = jnp.where(inside[:, None], age - newest, 0).T
         weight = weight * jnp.exp2(high + low)
-    return neutral(cut.X, rows.X), neutral(cut.y, rows.y), weight
+    return X, y, weight
 
 
 def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
     """Return the function of a chunk: lanes side by side, steps in a loop."""
 
-    def fit_windows(rows: Rows, table: Any, steps: Any, candidates: Any, initial: Any) -> Any:
+    def fit_windows(table: Any, bounds: Any, steps: Any, candidates: Any, initial: Any) -> Any:
         lanes_of = jax.vmap(one_window, in_axes=(None, 0, None, 0))
         grid = jax.tree_util.tree_leaves(result)[0].shape[0]
         start = jax.tree_util.tree_map(lambda a: jnp.broadcast_to(a, (chunk.lanes, grid, *a.shape)), initial)
@@ -329,10 +336,9 @@ def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
 
         def step(s: Any, state: Any) -> Any:
             out, start = state
-            bounds = lax.dynamic_index_in_dim(table, s, axis=1, keepdims=False)
-            fitted = lanes_of(rows, tuple(bounds), candidates, start)
+            fitted = lanes_of(table, tuple(row_of(bounds, s)), candidates, start)
             out = jax.tree_util.tree_map(
-                lambda whole, one: lax.dynamic_update_index_in_dim(whole, one, s, 0), out, fitted
+                lambda whole, one: _put(whole, one, s), out, fitted
             )
             return out, None if initial is None else fitted[0]
 
@@ -341,8 +347,9 @@ def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
     return fit_windows
 
 
-def _n_outputs(y: np.ndarray) -> int | None:
-    return None if y.ndim == 1 else y.shape[1]
+def _put(whole: Any, one: Any, position: Any) -> Any:
+    start = (position,) + (jnp.int32(0),) * one.ndim
+    return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
 
 
 def _check_result(model: Any, traced: Traced, longer: Traced) -> None:

@@ -16,22 +16,22 @@ __all__ = ["FitInfo", "WindowModel", "freeze"]
 
 
 class FitInfo(NamedTuple):
-    """How one fit went; each a scalar of its window and hyperparameter.
+    """How one fit went: scalars, or None where there is nothing to tell.
 
     Attributes
     ----------
-    converged : bool
-        Whether the fit reached its tolerance.
-    n_iter : int
-        Iterations used, 1 for a closed form.
-    determined : bool
-        Whether the data determine the parameters. Under
+    converged : bool, default=None
+        Whether the fit reached its tolerance; None where there is no tolerance.
+    n_iter : int, default=None
+        Iterations used; None for a closed form, which counts as one.
+    determined : bool, default=None
+        Whether the data determine the parameters; None where they always do. Under
         ``underdetermined="nan"`` the parameters of other windows become NaN.
     """
 
-    converged: Any
-    n_iter: Any
-    determined: Any
+    converged: Any = None
+    n_iter: Any = None
+    determined: Any = None
 
 
 class WindowModel(BaseEstimator):

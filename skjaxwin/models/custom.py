@@ -6,9 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
-
 from skjaxwin.kernels.compile import is_jitted
 from skjaxwin.models._base import FitInfo, WindowModel, source_place
 
@@ -123,7 +120,7 @@ class Custom(WindowModel):
         del start
         static = {name: value for name, value in self.named.items() if name not in hyper}
         params = self.functions[0](X, y, weight, **hyper, **static)
-        return params, FitInfo(jnp.ones((), bool), jnp.ones((), jnp.int32), jnp.ones((), bool))
+        return params, FitInfo()
 
     def predict(self, params: Any, X: Any) -> Any:
         """Call the user's prediction function."""

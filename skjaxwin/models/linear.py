@@ -14,6 +14,10 @@ from skjaxwin.models._base import FitInfo, WindowModel
 
 __all__ = ["Linear"]
 
+# A column whose part outside the columns before it is shorter than this many roundings
+# of its length counts as dependent.
+_RANK_MARGIN = 256
+
 
 class Linear(WindowModel):
     r"""Least squares, or ridge regression, in every window.
@@ -75,41 +79,37 @@ class Linear(WindowModel):
         del start
         k, dtype = X.shape[1], X.dtype
         eps = jnp.finfo(dtype).eps
-        columns, targets = X.T, y[None, :] if y.ndim == 1 else y.T
-        raw_length = jnp.sqrt(jnp.sum(weight * columns**2, axis=1))
+        columns = jnp.concatenate([X.T, y[None, :] if y.ndim == 1 else y.T])
+        mean = jnp.zeros(len(columns), dtype)
+        raw = columns[:k] ** 2 @ weight
         if self.fit_intercept:
-            x_mean, y_mean = _weighted_mean(columns, weight), _weighted_mean(targets, weight)
-            columns, targets = columns - x_mean[:, None], targets - y_mean[:, None]
-        root = jnp.sqrt(weight)
-        columns, targets = columns * root, targets * root
-        length = jnp.sqrt(jnp.sum(columns**2, axis=1))
+            # Corrected once, so that an offset of 1e6 costs no digits.
+            share = weight / jnp.sum(weight)
+            mean = columns @ share
+            mean = mean + (columns - mean[:, None]) @ share
+        columns = (columns - mean[:, None]) * jnp.sqrt(weight)
+        square = jnp.sum(columns[:k] ** 2, axis=1)
         # What centring leaves of a constant column is rounding, not information.
-        varies = length > 8 * eps * raw_length
-        scale = jnp.where(varies, length, 1)
-        columns = jnp.where(varies[:, None], columns / scale[:, None], 0)
-        rows = jnp.sum(weight > 0).astype(dtype)
-        threshold = eps * (jnp.maximum(rows, k) + 4 * raw_length / scale)
-        R, c, independent = gram_schmidt(columns, targets, threshold)
+        varies = square > (8 * eps) ** 2 * raw
+        scale = jnp.where(varies, jnp.sqrt(square), 1)
+        inverse = jnp.concatenate([jnp.where(varies, 1 / scale, 0), jnp.ones(len(columns) - k, dtype)])
+        rounding = eps * (_RANK_MARGIN + 4 * jnp.sqrt(raw) / scale)
+        R = gram_schmidt(columns * inverse[:, None], k, rounding**2)
+        independent = jnp.sum(R[:, :k] * np.eye(k), axis=1) > 0
 
         alpha = hyper["alpha"]
-        penalty = jnp.diag(jnp.sqrt(alpha) / scale)
-        stacked = jnp.concatenate([R, penalty]).T
-        padded = jnp.concatenate([c, jnp.zeros_like(c)]).T
-        drop = jnp.where(independent | (alpha > 0), jnp.zeros((), dtype), jnp.inf)
-        R, c, _ = gram_schmidt(stacked, padded, drop)
         determined = jnp.all(independent) | (alpha > 0)
-        # Slopes of the scaled columns are the better conditioned unknowns; only the
-        # shortest solution has to be found among the slopes themselves.
+        penalty = jnp.eye(k, R.shape[1], dtype=dtype) * (jnp.sqrt(alpha) / scale)[:, None]
+        drop = jnp.where(independent | (alpha > 0), jnp.zeros((), dtype), jnp.inf)
+        R = gram_schmidt(jnp.concatenate([R, penalty]).T, k, drop)
+        # The slopes of the scaled columns are the better conditioned unknowns; only a
+        # shortest solution has to be sought among the slopes themselves.
         unit = jnp.where(determined, jnp.ones(k, dtype), scale)
-        coef = minimum_norm(R * unit, c) * unit / scale
-        if self.fit_intercept:
-            intercept = y_mean - coef @ x_mean
-        else:
-            intercept = jnp.zeros(coef.shape[0], dtype)
+        coef = minimum_norm(R * jnp.concatenate([unit, jnp.ones(R.shape[1] - k, dtype)])) * unit / scale
+        intercept = mean[k:] - coef @ mean[:k]
         if y.ndim == 1:
             coef, intercept = coef[0], intercept[0]
-        finite = jnp.all(jnp.isfinite(coef)) & jnp.all(jnp.isfinite(intercept))
-        return {"coef": coef, "intercept": intercept}, FitInfo(finite, jnp.ones((), jnp.int32), determined)
+        return {"coef": coef, "intercept": intercept}, FitInfo(determined=determined)
 
     def predict(self, params: Any, X: Any) -> Any:
         """Return ``X coef' + intercept``."""
@@ -121,9 +121,3 @@ class Linear(WindowModel):
         rows = X[:, None, :] if coef.ndim == 3 else X
         return (rows * coef).sum(-1) + intercept
 
-
-def _weighted_mean(rows: Any, weight: Any) -> Any:
-    """Mean of each row, corrected once so that an offset of 1e6 costs no digits."""
-    total = jnp.sum(weight)
-    mean = rows @ weight / total
-    return mean + (rows - mean[:, None]) @ weight / total

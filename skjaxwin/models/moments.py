@@ -52,7 +52,7 @@ class Moments(WindowModel):
         share = weight / jnp.sum(weight)
         mean = share @ value
         mean = mean + share @ (value - mean)
-        return {"moment": mean}, FitInfo(jnp.all(jnp.isfinite(mean)), jnp.ones((), jnp.int32), jnp.ones((), bool))
+        return {"moment": mean}, FitInfo()
 
     def predict(self, params: Any, X: Any) -> Any:
         """Return the moment for every row."""
