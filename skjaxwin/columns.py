@@ -56,36 +56,31 @@ def split_time(
             return features, target.astype(features.dtype, copy=False), None
         return validate_data(estimator, X, reset=reset, dtype=_FLOATS), None, None
 
+    frame = hasattr(X, "columns") and not isinstance(X, np.ndarray)
+    if not frame:
+        # dtype=None: integer times must not pass through floats.
+        X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
     # Record names and the number of columns; raises scikit-learn's message if y is missing.
     validate_data(estimator, X, y if with_target else "no_validation", reset=reset, skip_check_array=True)
-    if hasattr(X, "columns") and not isinstance(X, np.ndarray):
-        features, times = _split_frame(X, time)
-    else:
-        features, times = _split_array(estimator, X, time)
+    features, times = _split_frame(X, time) if frame else _split_array(X, time)
     if features.shape[1] == 0:
         raise ValueError(
             f"Found array with 1 feature(s) (shape={(len(times), 1)}) while a minimum of 2 is required: "
             "the time column and at least one feature."
         )
     if with_target:
-        features, target = check_X_y(
-            features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator
-        )
+        features, target = check_X_y(features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
         return features, target.astype(features.dtype, copy=False), times
     return check_array(features, dtype=_FLOATS, estimator=estimator, input_name="X"), None, times
 
 
-def _split_array(estimator: Any, X: Any, time: Any) -> tuple[np.ndarray, np.ndarray]:
+def _split_array(X: np.ndarray, time: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(time, str):
         raise ValueError(
-            f"time={time!r} names a column, but X has no column names; "
-            "pass a dataframe, or the column's position."
+            f"time={time!r} names a column, but X has no column names; pass a dataframe, or the column's position."
         )
-    # dtype=None: integer times must not pass through floats.
-    array = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
-    position = _position(time, array.shape[1])
-    times = time_values(array[:, position], f"time ({position})")
-    return np.delete(array, position, axis=1), times
+    position = _position(time, X.shape[1])
+    return np.delete(X, position, axis=1), time_values(X[:, position], f"time ({position})")
 
 
 def _split_frame(X: Any, time: Any) -> tuple[Any, np.ndarray]:

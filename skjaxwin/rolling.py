@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skjaxwin import windows as win
-from skjaxwin._sklearn_private import Interval, StrOptions, check_sample_weight
+from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions, check_sample_weight
 from skjaxwin.columns import split_time
 from skjaxwin.kernels import Rows, all_finite, bucket, fit_windows, map_params, predict_rows
 from skjaxwin.models import Linear, WindowModel
@@ -132,12 +132,12 @@ class RollingJaxEstimator(BaseEstimator):
     (True, True)
     """
 
-    _parameter_constraints: dict = {
+    _parameter_constraints: ClassVar[dict[str, list]] = {
         "model": [WindowModel, None],
         "window": [
             str,
             Interval(Integral, 1, None, closed="left"),
-            Interval(Real, 0, None, closed="neither"),
+            Interval(RealNotInt, 0, None, closed="neither"),
             datetime.timedelta,
             np.timedelta64,
         ],
@@ -192,7 +192,7 @@ class RollingJaxEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         kind = self._model().estimator_type
         tags.estimator_type = kind
-        tags.target_tags.required = kind is not None
+        tags.target_tags.required = self._model().target == "required"
         tags.target_tags.multi_output = True
         if kind == "regressor":
             # With a time column each row is predicted by the past alone, or by a first fit of few rows.
@@ -303,9 +303,7 @@ class RollingJaxEstimator(BaseEstimator):
         self._validate_params()
         model = clone(self._model())
         model._validate_params()
-        features, target, times = split_time(
-            self, X, y, time=self.time, reset=True, supervised=model.estimator_type is not None
-        )
+        features, target, times = split_time(self, X, y, time=self.time, reset=True, supervised=_uses_target(model, y))
         n_rows = len(features)
         weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
         positive = weight > 0
@@ -319,9 +317,7 @@ class RollingJaxEstimator(BaseEstimator):
         complete = win.make_timeline(times, n_rows)
         timeline = complete.keep(positive)
         min_periods = self.min_periods or model.min_rows(features.shape[1])
-        windows = win.make_windows(
-            timeline, window=self.window, step=self.step, min_periods=min_periods
-        )
+        windows = win.make_windows(timeline, window=self.window, step=self.step, min_periods=min_periods)
         age = None
         if self.halflife is not None:
             exact = win.ages_in_halflives(timeline, self.halflife)
@@ -335,23 +331,28 @@ class RollingJaxEstimator(BaseEstimator):
         )
         self._target_is_column = target is not None and target.ndim == 2 and target.shape[1] == 1
         kept = np.flatnonzero(positive[complete.order])
-        return _Problem(
-            model, rows, windows, timeline, kept, features, np.arange(n_rows) if times is None else times
-        )
+        return _Problem(model, rows, windows, timeline, kept, features, np.arange(n_rows) if times is None else times)
 
     def _solve(self, problem: _Problem, hyper: dict[str, np.ndarray]) -> tuple[Any, Any]:
         """Fit every window for every candidate; leading axes (n_windows, n_candidates)."""
         capacity = bucket(len(problem.rows.X)) if self.capacity is None else int(self.capacity)
-        params, info = fit_windows(
-            problem.model,
-            hyper,
-            problem.rows,
-            problem.windows.starts,
-            problem.windows.stops,
-            max_rows=problem.windows.max_rows,
-            capacity=capacity,
-            max_memory=self.max_memory,
-        )
+        try:
+            params, info = fit_windows(
+                problem.model,
+                hyper,
+                problem.rows,
+                problem.windows.starts,
+                problem.windows.stops,
+                max_rows=problem.windows.max_rows,
+                capacity=capacity,
+                max_memory=self.max_memory,
+            )
+        except (TypeError, AttributeError) as error:
+            if problem.rows.y is None and problem.model.target == "optional":
+                raise ValueError(
+                    f"{problem.model.described()} requires y to be passed, but the target y is None."
+                ) from error
+            raise
         if self.underdetermined == "nan" and info.determined is not None:
             params = map_params(lambda a: _nan_where(a, ~info.determined), params)
         return params, info
@@ -370,6 +371,7 @@ class RollingJaxEstimator(BaseEstimator):
         self._stamps = problem.timeline.stamps
         self._last_stamps = problem.windows.last_stamps
         self._gap = int(self.gap)
+        self._dtype = problem.rows.X.dtype
         self._fitted_model = problem.model
         for name in ("coef", "intercept"):
             if isinstance(params, dict) and name in params:
@@ -379,8 +381,12 @@ class RollingJaxEstimator(BaseEstimator):
                 delattr(self, f"{name}_")
 
     def _predict(self, window: np.ndarray, features: np.ndarray) -> np.ndarray:
-        predictions = predict_rows(self._fitted_model, self.params_, window, features)
+        predictions = predict_rows(self._fitted_model, self.params_, window, features.astype(self._dtype, copy=False))
         return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions
+
+
+def _uses_target(model: WindowModel, y: Any) -> bool:
+    return model.target == "required" or (model.target == "optional" and y is not None)
 
 
 def _squeeze(target: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ class Table:
     def last_known_target(self, gap: int) -> np.ndarray:
         """Return for each row the mean target of the newest time stamp before it, with `gap` stamps between."""
         times = np.arange(len(self.target)) if self.time is None else self.time
-        stamps, codes = np.unique(times, return_inverse=True)
+        codes = np.unique(times, return_inverse=True)[1]
         means = np.bincount(codes, weights=self.target) / np.bincount(codes)
         before = codes - 1 - gap
         return np.where(before >= 0, means[np.maximum(before, 0)], np.nan)

@@ -118,7 +118,7 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     TypeError
         If the column holds neither numbers nor dates.
     """
-    dtype = getattr(column, "dtype", None)
+    dtype: Any = getattr(column, "dtype", None)
     if getattr(dtype, "kind", None) == "M" and not isinstance(column, np.ndarray):
         # A pandas column with a time zone would become objects: ask for UTC.
         unit = getattr(dtype, "unit", None) or np.datetime_data(dtype)[0]
@@ -129,7 +129,8 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     if times.dtype.kind == "O":
         times = _objects_to_times(times)
     if times.dtype.kind == "m":
-        times = times + np.datetime64(0, np.datetime_data(times.dtype)[0])
+        unit = np.datetime_data(times.dtype)[0]
+        times = times.astype(np.int64).astype(f"datetime64[{unit}]")
     if times.dtype.kind == "b":
         times = times.astype(np.int64)
     if times.dtype.kind == "M":
@@ -161,6 +162,11 @@ def _objects_to_times(values: np.ndarray) -> np.ndarray:
         filled = [v if v is not None and v == v else np.datetime64("NaT") for v in values]
         filled = [_utc(v) for v in filled]
         return np.array(filled, dtype="datetime64[us]")
+    if any(isinstance(v, str) for v in present):
+        raise TypeError(
+            "The time column holds text; convert it with pandas.to_datetime or "
+            "numpy.asarray(..., dtype='datetime64[D]')."
+        )
     integers = all(isinstance(v, numbers.Integral) for v in values)
     return np.array(values, dtype=np.int64 if integers else np.float64)
 
@@ -221,16 +227,16 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
                 f"{name}={value!r} has no unit, but the time column holds dates; "
                 f"write a duration such as {name}='90D' or datetime.timedelta(days=90)."
             )
-        duration: Any = float(value)  # type: ignore[arg-type]
+        duration: Any = float(value)
         if not (0 < duration < np.inf):
             raise ValueError(f"{name}={value!r} must be positive and finite.")
         return duration
+    duration = _text_duration(value, name) if isinstance(value, str) else _timedelta(value)
     if not dated:
         raise ValueError(
             f"{name}={value!r} is a duration in calendar units, but the times are plain numbers "
             f"(or there is no time column); give {name} as a number in the times' own unit."
         )
-    duration = _text_duration(value, name) if isinstance(value, str) else _timedelta(value)
     if np.isnat(duration) or duration <= np.timedelta64(0):
         raise ValueError(f"{name}={value!r} must be a positive duration.")
     return duration
@@ -249,11 +255,11 @@ def _timedelta(value: Any) -> np.timedelta64:
 def _text_duration(text: str, name: str) -> np.timedelta64:
     """Read a duration such as "90D", "36h", "15min" or "1.5h"."""
     match = _DURATION.fullmatch(text)
-    unit = _UNITS.get(match.group(2).lower()) if match else None
+    unit: Any = _UNITS.get(match.group(2).lower()) if match else None
     if match is None or unit is None:
         raise ValueError(
-            f"{name}={text!r} cannot be read as a duration; write a number and one of the units "
-            "W, D, h, min, s, ms, us, ns, for example '90D' (months and years have no fixed length)."
+            f"{name}={text!r} cannot be read; write a number and one of the units W, D, h, min, s, ms, us, ns, "
+            f"for example '90D' (months and years have no fixed length){_other_text(name)}."
         )
     number = match.group(1)
     if "." not in number:
@@ -262,9 +268,11 @@ def _text_duration(text: str, name: str) -> np.timedelta64:
     return np.timedelta64(round(float(number) * float(in_nanoseconds)), "ns")
 
 
-def make_windows(
-    timeline: Timeline, *, window: Any = "expanding", step: int = 1, min_periods: int = 1
-) -> Windows:
+def _other_text(name: str) -> str:
+    return ", or 'expanding'" if name == "window" else ""
+
+
+def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1, min_periods: int = 1) -> Windows:
     """Cut a timeline into windows.
 
     Parameters
@@ -327,9 +335,7 @@ def _first_stamps_within(stamps: np.ndarray, last: np.ndarray, duration: Any) ->
     return np.searchsorted(stamps, ends - duration, side="right")
 
 
-def newest_window_before(
-    times: np.ndarray, stamps: np.ndarray, last_stamps: np.ndarray, gap: int
-) -> np.ndarray:
+def newest_window_before(times: np.ndarray, stamps: np.ndarray, last_stamps: np.ndarray, gap: int) -> np.ndarray:
     """Return for each time the newest window that ended strictly before it.
 
     Parameters

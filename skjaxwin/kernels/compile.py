@@ -21,6 +21,7 @@ from typing import Any
 
 import jax
 import jax.monitoring
+import jax.numpy
 import numpy as np
 
 __all__ = ["CompileCount", "cached", "count_compiles", "is_jitted", "run", "scope"]
@@ -89,8 +90,13 @@ def run(compiled: Any, *args: Any, dtype: Any, exclusive: bool = False) -> Any:
 
 
 def is_jitted(function: Any) -> bool:
-    """Say whether an object is the result of ``jax.jit`` (as ``jnp.tanh`` is)."""
-    return callable(function) and hasattr(function, "lower") and hasattr(function, "__wrapped__")
+    """Say whether an object is the result of ``jax.jit`` (as ``jnp.tanh`` is) or a `jnp.ufunc`.
+
+    A deep copy of a jitted function has lost ``__wrapped__``, so that is no sign.
+    """
+    if isinstance(function, jax.numpy.ufunc):
+        return True
+    return callable(function) and hasattr(function, "lower") and hasattr(function, "eval_shape")
 
 
 @dataclass
@@ -118,12 +124,12 @@ _counters_lock = threading.Lock()
 _listening = False
 
 
-def _on_duration(event: str, seconds: float, **details: Any) -> None:
+def _on_duration(event: str, duration_secs: float, **details: Any) -> None:
     if event == _BACKEND_COMPILE:
         with _counters_lock:
             for counter in _counters:
                 counter.count += 1
-                counter.seconds += seconds
+                counter.seconds += duration_secs
                 counter.names.append(str(details.get("fun_name", "")))
 
 

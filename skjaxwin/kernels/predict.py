@@ -73,10 +73,7 @@ def _predict(model: Any, params: Any, window: np.ndarray, X: np.ndarray, shared:
     if direct is not None:
         return np.asarray(direct)
     dtype = X.dtype
-    if shared:
-        own = map_params(lambda a: a[0], own)
-    else:
-        own = map_params(lambda a: pad_rows(a, _ROWS_PER_CALL), own)
+    own = map_params(lambda a: a[0] if shared else pad_rows(a, _ROWS_PER_CALL), own)
     compiled, exclusive = compiling.cached(
         (
             "predict",

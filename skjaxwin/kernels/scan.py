@@ -18,6 +18,13 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
+from skjaxwin.kernels.checks import (
+    MIN_ROWS_TO_CHECK,
+    check_masked_rows,
+    check_padding,
+    check_result_shapes,
+    trace_model,
+)
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
 from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
 from skjaxwin.kernels.tracing import Traced, trace
@@ -80,7 +87,10 @@ class _Plan:
     kernel: Any
     chunk: ChunkShape
     grid: int
+    width: int
     exclusive: bool
+    counts_rows: bool  # numbers in the computation change with the number of rows
+    unchecked: list[bool]  # not empty until the model has been checked on real data
 
 
 def fit_windows(
@@ -120,18 +130,13 @@ def fit_windows(
         Leading axes (n_windows, n_candidates).
     info : FitInfo of ndarray of shape (n_windows, n_candidates)
     """
-    dtype = rows.X.dtype
     n_candidates = len(next(iter(hyper.values()))) if hyper else 1
-    width = capacity if max_rows is None else min(bucket(max_rows), capacity)
-    plan, fresh = _plan(model, hyper, rows, n_candidates, width, capacity, max_memory)
-    table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
-    layout = Layout.of(rows)
-    start = model.initial(layout.n_features, layout.n_outputs)
-    start = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), start)
-    call = _Call(plan, table, start, dtype)
-    if fresh and not model.checked:
-        _check_weight_rule(model, call, hyper, len(rows.X))
+    call = _bind(model, hyper, rows, n_candidates, max_rows, capacity, max_memory)
+    if call.plan.unchecked and len(rows.X) >= MIN_ROWS_TO_CHECK:
+        _check_model(model, hyper, rows, call, max_memory)
+        call.plan.unchecked.clear()
 
+    plan, dtype = call.plan, rows.X.dtype
     result: Any = None
     per_call = plan.chunk.steps * plan.chunk.lanes
     for low in range(0, n_candidates, plan.grid):
@@ -145,11 +150,42 @@ def fit_windows(
             if result is None:
                 shape = (len(starts), n_candidates)
                 result = jax.tree_util.tree_map(lambda a, s=shape: np.empty(s + a.shape[2:], a.dtype), part)
-            for whole, piece in zip(
-                jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(part), strict=True
-            ):
+            for whole, piece in zip(jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(part), strict=True):
                 whole[first:last, low:high] = piece[:, : high - low]
     return result
+
+
+def _bind(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    n_candidates: int,
+    max_rows: int | None,
+    capacity: int,
+    max_memory: float,
+) -> _Call:
+    """Find or make the kernel for these shapes, and bind it to the padded data."""
+    dtype, layout = rows.X.dtype, Layout.of(rows)
+    width = capacity if max_rows is None else min(bucket(max_rows), capacity)
+    grid = 1 if n_candidates == 1 else min(bucket(n_candidates, minimum=4), _MAX_GRID)
+    key = (
+        "fit",
+        model.static_key(),
+        tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items())),
+        layout,
+        dtype.str,
+        width,
+        capacity,
+        grid,
+        float(max_memory),
+    )
+    plan = compiling.cached(
+        key, lambda: _make_plan(model.static_copy(), hyper, layout, dtype, grid, width, capacity, max_memory)
+    )
+    table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
+    start = model.initial(layout.n_features, layout.n_outputs)
+    start = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), start)
+    return _Call(plan, table, start, dtype)
 
 
 @dataclass(frozen=True)
@@ -188,97 +224,47 @@ class _Call:
             dtype=self.dtype,
             exclusive=self.plan.exclusive,
         )
-        return jax.tree_util.tree_map(
-            lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out
-        )
-
-
-def _plan(
-    model: Any,
-    hyper: dict[str, np.ndarray],
-    rows: Rows,
-    n_candidates: int,
-    width: int,
-    capacity: int,
-    max_memory: float,
-) -> tuple[_Plan, bool]:
-    """Return the kernel for these shapes, and whether it was made just now."""
-    dtype = rows.X.dtype
-    grid = 1 if n_candidates == 1 else min(bucket(n_candidates, minimum=4), _MAX_GRID)
-    key = (
-        "fit",
-        model.static_key(),
-        tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items())),
-        Layout.of(rows),
-        dtype.str,
-        width,
-        capacity,
-        grid,
-        float(max_memory),
-    )
-    made = []
-
-    def make() -> _Plan:
-        made.append(True)
-        return _make_plan(model.static_copy(), hyper, rows, grid, width, capacity, max_memory)
-
-    return compiling.cached(key, make), bool(made)
+        return jax.tree_util.tree_map(lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out)
 
 
 def _make_plan(
     model: Any,
     hyper: dict[str, np.ndarray],
-    rows: Rows,
+    layout: Layout,
+    dtype: np.dtype,
     grid: int,
     width: int,
     capacity: int,
     max_memory: float,
 ) -> _Plan:
     """Trace one window, choose the chunk by its memory, and define the kernel."""
-    dtype, layout = rows.X.dtype, Layout.of(rows)
     initial = model.initial(layout.n_features, layout.n_outputs)
-
-    def abstract(array: Any, lead: tuple[int, ...]) -> Any:
-        return jax.ShapeDtypeStruct(lead + np.shape(array)[len(lead) :], dtype)
-
-    def one_fit(n_rows: int) -> Traced:
-        """Trace the model itself on `n_rows` rows: errors point to the user's lines."""
-        return trace(
-            lambda X, y, weight, one: model.fit(X, y, weight, one, initial),
-            abstract(rows.X, (n_rows,)),
-            None if rows.y is None else abstract(rows.y, (n_rows,)),
-            jax.ShapeDtypeStruct((n_rows,), dtype),
-            {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()},
-            dtype=dtype,
-            what=model.described(),
-        )
-
-    traced = one_fit(width)
+    exclusive = counts_rows = False
     if not model.checked:
-        _check_result(model, traced, one_fit(width + 1))
-    exclusive = lapack_can_block(traced.primitives)
+        shorter, longer = (trace_model(model, hyper, layout, n, initial, dtype) for n in (width, width + 1))
+        check_result_shapes(model, shorter, longer)
+        exclusive = lapack_can_block(shorter.primitives)
+        counts_rows = shorter.literals != longer.literals
     one_window = _one_window(model, layout, width, sequential=exclusive)
     table = jax.ShapeDtypeStruct((capacity, layout.n_columns), dtype)
-    while True:
-        candidates = {
-            name: jax.ShapeDtypeStruct((grid, *np.shape(values)[1:]), dtype) for name, values in hyper.items()
-        }
-        bound = jax.ShapeDtypeStruct((), np.int32)
+    bound = jax.ShapeDtypeStruct((), np.int32)
+
+    def trace_grid(grid: int) -> Traced:
+        shapes = {name: np.shape(values)[1:] for name, values in hyper.items()}
+        candidates = {name: jax.ShapeDtypeStruct((grid, *shape), dtype) for name, shape in shapes.items()}
         start = jax.tree_util.tree_map(lambda a: jax.ShapeDtypeStruct((grid, *np.shape(a)), dtype), initial)
-        window = trace(
-            one_window, table, (bound, bound, bound), candidates, start, dtype=dtype, what=model.described()
-        )
-        if window.bytes <= max_memory or grid == 1:
-            break
+        return trace(one_window, table, (bound, bound, bound), candidates, start, dtype=dtype, what=model.described())
+
+    window = trace_grid(grid)
+    while window.bytes > max_memory and grid > 1:
         grid //= 2
-    result_bytes = sum(
-        int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result)
-    )
+        window = trace_grid(grid)
+    result_bytes = sum(int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result))
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
     if exclusive:
         chunk = ChunkShape(chunk.steps, 1)
     kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows")
-    return _Plan(kernel, chunk, grid, exclusive)
+    return _Plan(kernel, chunk, grid, width, exclusive, counts_rows, [] if model.checked else [True])
 
 
 def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> Any:
@@ -287,11 +273,10 @@ def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> 
     def one_window(table: Any, bounds: Any, candidates: Any, start: Any) -> Any:
         begin, end, fill = bounds
         X, y, weight = _cut(table, layout, begin, end, fill, width)
+        if not jax.tree_util.tree_leaves((candidates, start)):  # no hyperparameters, no warm start
+            return jax.tree_util.tree_map(lambda a: a[None], model.fit(X, y, weight, candidates, start))
         if sequential:
             return lax.map(lambda args: model.fit(X, y, weight, *args), (candidates, start))
-        grid_axis = 0 if jax.tree_util.tree_leaves((candidates, start)) else None
-        if grid_axis is None:
-            return jax.tree_util.tree_map(lambda a: a[None], model.fit(X, y, weight, candidates, start))
         return jax.vmap(lambda one, from_: model.fit(X, y, weight, one, from_))(candidates, start)
 
     return one_window
@@ -309,9 +294,7 @@ def _cut(table: Any, layout: Layout, begin: Any, end: Any, fill: Any, width: int
     if width < capacity:
         # dynamic_slice would clamp silently: bound the start here and mask by row number.
         first = jnp.clip(end - width, 0, capacity - width)
-        cut = lax.dynamic_slice(
-            table, (first, jnp.int32(0)), (width, table.shape[1]), allow_negative_indices=False
-        )
+        cut = lax.dynamic_slice(table, (first, jnp.int32(0)), (width, table.shape[1]), allow_negative_indices=False)
     row = first + jnp.arange(width, dtype=jnp.int32)
     inside = (row >= begin) & (row < end)
     X, y, weight, age = layout.split(jnp.where(inside[:, None], cut, row_of(table, fill)))
@@ -330,16 +313,12 @@ def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
         lanes_of = jax.vmap(one_window, in_axes=(None, 0, None, 0))
         grid = jax.tree_util.tree_leaves(result)[0].shape[0]
         start = jax.tree_util.tree_map(lambda a: jnp.broadcast_to(a, (chunk.lanes, grid, *a.shape)), initial)
-        out = jax.tree_util.tree_map(
-            lambda a: jnp.zeros((chunk.steps, chunk.lanes, *a.shape), a.dtype), result
-        )
+        out = jax.tree_util.tree_map(lambda a: jnp.zeros((chunk.steps, chunk.lanes, *a.shape), a.dtype), result)
 
         def step(s: Any, state: Any) -> Any:
             out, start = state
             fitted = lanes_of(table, tuple(row_of(bounds, s)), candidates, start)
-            out = jax.tree_util.tree_map(
-                lambda whole, one: _put(whole, one, s), out, fitted
-            )
+            out = jax.tree_util.tree_map(lambda whole, one: _put(whole, one, s), out, fitted)
             return out, None if initial is None else fitted[0]
 
         return lax.fori_loop(jnp.int32(0), steps, step, (out, start))[0]
@@ -352,38 +331,19 @@ def _put(whole: Any, one: Any, position: Any) -> Any:
     return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
 
 
-def _check_result(model: Any, traced: Traced, longer: Traced) -> None:
-    """Refuse results whose shape follows the number of rows."""
-    shapes = [[a.shape for a in jax.tree_util.tree_leaves(t.result[0])] for t in (traced, longer)]
-    if shapes[0] != shapes[1]:
-        odd = next(s for s, t in zip(*shapes, strict=True) if s != t)
-        raise ValueError(
-            f"{model.described()} returns an array of shape {odd}, which grows with the number of rows and so "
-            "with padding; return parameters of a fixed shape, reduced over the rows by weight."
-        )
-
-
-def _check_weight_rule(model: Any, call: _Call, hyper: dict[str, np.ndarray], n_rows: int) -> None:
-    """Refuse a model whose result changes with rows of weight zero.
-
-    The kernel at hand fits the older half of the rows twice, the masked rows filled once with
-    the newest and once with the oldest row of the window: no further compile.
-    """
-    half = max(n_rows // 2, 1)
-    candidates = {
-        name: np.repeat(np.asarray(values[:1], call.dtype), call.plan.grid, axis=0)
-        for name, values in hyper.items()
-    }
-    bounds = np.array([0]), np.array([half])
-    first, second = (
-        call(*bounds, candidates, fills=np.array([fill]))[0] for fill in (half - 1, 0)
+def _check_model(model: Any, hyper: dict[str, np.ndarray], rows: Rows, call: _Call, max_memory: float) -> None:
+    """Check the weight rule on the data at hand: once for each kernel of a model that is not our own."""
+    first = {name: np.asarray(values[:1], call.dtype) for name, values in hyper.items()}
+    n_rows = len(rows.X)
+    length = max(min(n_rows, call.plan.width) // 2, 1)
+    begin = (n_rows - length) // 2
+    one = {name: np.repeat(values, call.plan.grid, axis=0) for name, values in first.items()}
+    check_masked_rows(
+        model,
+        [call(np.array([begin]), np.array([begin + length]), one, np.array([fill]))[0] for fill in (0, n_rows - 1)],
     )
-    tolerance = 1e-6 if call.dtype == np.float64 else 1e-2
-    for a, b in zip(jax.tree_util.tree_leaves(first), jax.tree_util.tree_leaves(second), strict=True):
-        size = np.max(np.abs(np.where(np.isfinite(a), a, 0)), initial=1e-300)
-        if not np.allclose(a, b, rtol=tolerance, atol=tolerance * size, equal_nan=True):
-            raise ValueError(
-                f"The result of {model.described()} changes with rows of weight 0, which stand for rows outside "
-                "the window and for padding; let each row count `weight` times, for example "
-                "jnp.sum(weight * x) / jnp.sum(weight) instead of jnp.mean(x)."
-            )
+    if call.plan.counts_rows:
+        few = Rows(*(None if a is None else a[:MIN_ROWS_TO_CHECK] for a in rows))
+        whole = np.array([0]), np.array([MIN_ROWS_TO_CHECK])
+        calls = [_bind(model, first, few, 1, None, MIN_ROWS_TO_CHECK + more, max_memory) for more in (1, 9)]
+        check_padding(model, [each(*whole, first)[0] for each in calls])

@@ -20,6 +20,12 @@ __all__ = ["Traced", "literals", "trace"]
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
 
+_INTEGER = (
+    "it uses a traced number as a Python integer (range, list index, shape); numbers among the "
+    "hyperparameters are traced as floats: use lax.fori_loop, or fix the integer with "
+    "functools.partial(function, name=value)"
+)
+
 # What the user wrote, as JAX names it, and what to write instead.
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
     (
@@ -34,13 +40,10 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], .
         "it selects with a boolean mask, whose length is unknown when compiling; keep all rows and "
         "multiply by weight (zero outside the window), or use jnp.where(mask, value, 0)",
     ),
-    (
-        jax.errors.TracerIntegerConversionError,
-        "",
-        "it uses a traced number as a Python integer (range, list index, reshape); numbers among the "
-        "hyperparameters are traced: use lax.fori_loop, or fix the integer with "
-        "functools.partial(function, name=value)",
-    ),
+    (jax.errors.TracerIntegerConversionError, "", _INTEGER),
+    (TypeError, "integer scalar arrays", _INTEGER),
+    (TypeError, "cannot be interpreted as an integer", _INTEGER),
+    (TypeError, "Shapes must be 1D sequences of concrete values", _INTEGER),
     (
         jax.errors.TracerArrayConversionError,
         "",
@@ -89,8 +92,8 @@ class Traced:
         An upper bound on temporary memory: every intermediate result added up.
     primitives : set of str
         Names of the operations it uses.
-    literals : list
-        Numbers written into the computation, in order.
+    literals : list of float
+        Numbers written into the computation, in order, and the sizes of its constants.
     """
 
     result: Any
@@ -130,7 +133,7 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Tr
         result,
         sum(_bytes(var.aval) for equation in equations for var in equation.outvars),
         {equation.primitive.name for equation in equations},
-        literals(equations),
+        literals(equations) + [float(size) for value in jaxpr.consts for size in np.shape(value)],
     )
 
 

@@ -62,7 +62,9 @@ class WindowModel(BaseEstimator):
     Attributes
     ----------
     estimator_type : "regressor" or None
-        What scikit-learn shall take the estimator for. None needs no target.
+        What scikit-learn shall take the estimator for.
+    target : "required", "optional" or "ignored"
+        Whether `fit` needs y.
     structural : tuple of str
         Numeric parameters that shape the computation and must be static.
     checked : bool
@@ -70,6 +72,7 @@ class WindowModel(BaseEstimator):
     """
 
     estimator_type: str | None = "regressor"
+    target: str = "required"
     structural: tuple[str, ...] = ()
     checked: bool = False
 

@@ -57,6 +57,8 @@ class Custom(WindowModel):
     [1.0, 2.0, 3.0]
     """
 
+    target = "optional"
+
     def __init__(
         self,
         fit: Callable[..., Any],
@@ -124,7 +126,9 @@ class Custom(WindowModel):
 
     def predict(self, params: Any, X: Any) -> Any:
         """Call the user's prediction function."""
-        return self.functions[1](params, X)  # type: ignore[misc]
+        if self.functions[1] is None:
+            raise ValueError("models.Custom was given no function to predict with; pass predict=.")
+        return self.functions[1](params, X)
 
     def described(self) -> str:
         """Name the user's function and its place."""

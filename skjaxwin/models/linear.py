@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +65,7 @@ class Linear(WindowModel):
     """
 
     checked = True
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict[str, list]] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
     }
@@ -120,4 +120,3 @@ class Linear(WindowModel):
         coef, intercept = params["coef"], params["intercept"]
         rows = X[:, None, :] if coef.ndim == 3 else X
         return (rows * coef).sum(-1) + intercept
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,8 +39,9 @@ class Moments(WindowModel):
     """
 
     estimator_type = None
+    target = "ignored"
     checked = True
-    _parameter_constraints = {"power": [Interval(Real, 0, None, closed="neither")]}
+    _parameter_constraints: ClassVar[dict[str, list]] = {"power": [Interval(Real, 0, None, closed="neither")]}
 
     def __init__(self, power: float = 1.0) -> None:
         self.power = power
