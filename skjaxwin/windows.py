@@ -155,20 +155,36 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
 
 
 def _objects_to_times(values: np.ndarray) -> np.ndarray:
-    """Convert objects to datetime64 where they are dates, to floats otherwise."""
-    dates = (datetime.date, np.datetime64)
-    present = [v for v in values if v is not None and v == v]
-    if present and all(isinstance(v, dates) for v in present):
-        filled = [v if v is not None and v == v else np.datetime64("NaT") for v in values]
-        filled = [_utc(v) for v in filled]
-        return np.array(filled, dtype="datetime64[us]")
+    """Convert objects to datetime64 where they are dates, to numbers otherwise."""
+    missing = np.array([_is_missing(v) for v in values], dtype=bool)
+    present = values[~missing]
     if any(isinstance(v, str) for v in present):
         raise TypeError(
             "The time column holds text; convert it with pandas.to_datetime or "
             "numpy.asarray(..., dtype='datetime64[D]')."
         )
-    integers = all(isinstance(v, numbers.Integral) for v in values)
-    return np.array(values, dtype=np.int64 if integers else np.float64)
+    if len(present) and all(isinstance(v, (datetime.date, np.datetime64)) for v in present):
+        dates = np.full(len(values), np.datetime64("NaT", "us"))
+        dates[~missing] = np.array([_utc(v) for v in present], dtype="datetime64[us]")
+        return dates
+    whole = not missing.any() and all(isinstance(v, numbers.Integral) for v in present)
+    result = np.full(len(values), np.nan) if not whole else np.empty(len(values), np.int64)
+    try:
+        result[~missing] = np.array(present, dtype=result.dtype)
+    except TypeError as error:
+        raise TypeError(
+            f"{error}: the time column must hold numbers or dates; convert others to dates "
+            "(a pandas Period with .dt.to_timestamp())."
+        ) from error
+    return result
+
+
+def _is_missing(value: Any) -> bool:
+    """Say whether an object is None, NaN, NaT or pandas.NA."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA has no truth value
+        return True
 
 
 def _utc(value: Any) -> Any:
@@ -237,7 +253,7 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
             f"{name}={value!r} is a duration in calendar units, but the times are plain numbers "
             f"(or there is no time column); give {name} as a number in the times' own unit."
         )
-    if np.isnat(duration) or duration <= np.timedelta64(0):
+    if np.isnat(duration) or duration <= np.timedelta64(0, "s"):
         raise ValueError(f"{name}={value!r} must be a positive duration.")
     return duration
 

@@ -257,8 +257,10 @@ def _make_plan(
 
     window = trace_grid(grid)
     while window.bytes > max_memory and grid > 1:
-        grid //= 2
-        window = trace_grid(grid)
+        smaller = trace_grid(grid // 2)
+        if smaller.bytes > 0.9 * window.bytes:
+            break  # the memory is that of what all candidates share
+        grid, window = grid // 2, smaller
     result_bytes = sum(int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result))
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
     if exclusive:
