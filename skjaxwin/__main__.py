@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from typing import Any
@@ -36,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
         name, values = _grid(options.grid)
         table = macro_table() if options.file is None else _read(options)
         _report(table, name, values, options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (TableError, ValueError, TypeError) as error:
         message = " ".join(str(error).split())
         print(f"skjaxwin: {message}", file=sys.stderr)

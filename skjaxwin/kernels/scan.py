@@ -276,7 +276,7 @@ def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> 
         begin, end, fill = bounds
         X, y, weight = _cut(table, layout, begin, end, fill, width)
         if not jax.tree_util.tree_leaves((candidates, start)):  # no hyperparameters, no warm start
-            return jax.tree_util.tree_map(lambda a: a[None], model.fit(X, y, weight, candidates, start))
+            return jax.tree_util.tree_map(lambda a: jnp.asarray(a)[None], model.fit(X, y, weight, candidates, start))
         if sequential:
             return lax.map(lambda args: model.fit(X, y, weight, *args), (candidates, start))
         return jax.vmap(lambda one, from_: model.fit(X, y, weight, one, from_))(candidates, start)

@@ -7,12 +7,14 @@ import functools
 import inspect
 import numbers
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-__all__ = ["FitInfo", "WindowModel", "freeze"]
+from skjaxwin.models._keys import freeze
+
+__all__ = ["FitInfo", "WindowModel", "source_place"]
 
 
 class FitInfo(NamedTuple):
@@ -75,6 +77,7 @@ class WindowModel(BaseEstimator):
     target: str = "required"
     structural: tuple[str, ...] = ()
     checked: bool = False
+    _parameter_constraints: ClassVar[dict[str, list]] = {}
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         """Fit one window.
@@ -190,43 +193,3 @@ def _is_numeric(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iuf"
     return isinstance(value, numbers.Real)
-
-
-def freeze(value: Any, name: str) -> Hashable:
-    """Turn a static parameter into a hashable key.
-
-    ``functools.partial`` objects are unwrapped, because `sklearn.base.clone` copies
-    them; plain functions count by identity, which clone keeps.
-    """
-    if isinstance(value, functools.partial):
-        arguments = tuple(freeze(v, name) for v in value.args)
-        keywords = tuple((k, freeze(v, name)) for k, v in sorted(value.keywords.items()))
-        return ("partial", freeze(value.func, name), arguments, keywords)
-    if inspect.ismethod(value):
-        return ("method", value.__func__, freeze_object(value.__self__))
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, tuple(freeze(v, name) for v in value))
-    if isinstance(value, dict):
-        return ("dict", tuple((k, freeze(v, name)) for k, v in sorted(value.items())))
-    if isinstance(value, np.ndarray):
-        return ("array", value.shape, value.dtype.str, value.tobytes())
-    if isinstance(value, WindowModel):
-        return value.static_key()
-    try:
-        hash(value)
-    except TypeError:
-        raise TypeError(
-            f"The parameter {name!r} has the unhashable type {type(value).__name__}; use numbers, strings, "
-            "tuples, NumPy arrays or functions, so that a compiled kernel can be found again."
-        ) from None
-    # 1, 1.0 and True are equal as keys, but not as static parameters.
-    return (type(value), value)
-
-
-def freeze_object(owner: Any) -> Hashable:
-    """Key a bound method's object: by value where it can be hashed, by identity otherwise."""
-    try:
-        hash(owner)
-    except TypeError:
-        return id(owner)
-    return owner

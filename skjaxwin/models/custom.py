@@ -36,8 +36,8 @@ class Custom(WindowModel):
 
     Notes
     -----
-    Define the functions in an importable module: then the estimator can be pickled
-    and sent to other processes. Jitted functions (``jax.jit(f)``, also
+    Define the functions in an importable module: then the estimator can be pickled.
+    Jitted functions (``jax.jit(f)``, also
     ``jnp.tanh``) are refused when fitting; the package compiles plain ones.
 
     Examples
