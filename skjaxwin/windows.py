@@ -10,6 +10,7 @@ are never separated.
 from __future__ import annotations
 
 import datetime
+import math
 import numbers
 import re
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     dtype: Any = getattr(column, "dtype", None)
     if getattr(dtype, "kind", None) == "M" and not isinstance(column, np.ndarray):
         # A pandas column with a time zone would become objects: ask for UTC.
-        unit = getattr(dtype, "unit", None) or np.datetime_data(dtype)[0]
+        unit = getattr(dtype, "unit", None) or getattr(getattr(dtype, "pyarrow_dtype", None), "unit", "ns")
         column = np.asarray(column, dtype=f"datetime64[{unit}]")
     times = np.asarray(column)
     if times.ndim != 1:
@@ -164,8 +165,9 @@ def _objects_to_times(values: np.ndarray) -> np.ndarray:
             "numpy.asarray(..., dtype='datetime64[D]')."
         )
     if len(present) and all(isinstance(v, (datetime.date, np.datetime64)) for v in present):
-        dates = np.full(len(values), np.datetime64("NaT", "us"))
-        dates[~missing] = np.array([_utc(v) for v in present], dtype="datetime64[us]")
+        known = np.array([_utc(v) for v in present])  # of the finest unit among them
+        dates = np.full(len(values), np.datetime64("NaT"), known.dtype)
+        dates[~missing] = known
         return dates
     whole = not missing.any() and all(isinstance(v, numbers.Integral) for v in present)
     result = np.full(len(values), np.nan) if not whole else np.empty(len(values), np.int64)
@@ -187,11 +189,13 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _utc(value: Any) -> Any:
-    """Return a datetime in UTC without its zone, which NumPy cannot hold."""
+def _utc(value: Any) -> np.datetime64:
+    """Return a date or datetime in UTC without its zone, which NumPy cannot hold."""
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-    return value
+        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    if hasattr(value, "to_datetime64"):  # pandas.Timestamp, which may hold nanoseconds
+        return value.to_datetime64()
+    return np.datetime64(value)
 
 
 def make_timeline(times: np.ndarray | None, n_rows: int) -> Timeline:
@@ -236,8 +240,7 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
         does not fit the time column.
     """
     dated = stamps.dtype.kind == "M"
-    number = isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64)
-    if number:
+    if isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64):
         if dated:
             raise ValueError(
                 f"{name}={value!r} has no unit, but the time column holds dates; "
@@ -255,7 +258,7 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
         )
     if np.isnat(duration) or duration <= np.timedelta64(0, "s"):
         raise ValueError(f"{name}={value!r} must be a positive duration.")
-    return duration
+    return _in_coarsest_unit(duration)
 
 
 def _timedelta(value: Any) -> np.timedelta64:
@@ -266,6 +269,18 @@ def _timedelta(value: Any) -> np.timedelta64:
     if isinstance(nanoseconds, int) and hasattr(value, "nanoseconds"):
         return np.timedelta64(value.to_timedelta64())
     return np.timedelta64(value, "us")
+
+
+def _in_coarsest_unit(duration: np.timedelta64) -> np.timedelta64:
+    """Express a duration in the coarsest unit that keeps it exact.
+
+    Subtracting nanoseconds would drag dates into the range of datetime64[ns], which ends in 2262.
+    """
+    for unit in ("D", "h", "m", "s", "ms", "us"):
+        coarse = duration.astype(f"timedelta64[{unit}]")
+        if coarse == duration:
+            return coarse
+    return duration
 
 
 def _text_duration(text: str, name: str) -> np.timedelta64:
@@ -321,7 +336,7 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
     max_rows: int | None = None
     if isinstance(window, str) and window == "expanding":
         first = np.zeros_like(last)
-    elif isinstance(window, numbers.Integral):
+    elif _is_count(window):
         first = np.maximum(last - int(window) + 1, 0)
     else:
         first = _first_stamps_within(timeline.stamps, last, parse_duration(window, timeline.stamps, "window"))
@@ -329,7 +344,7 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
     sizes = stops - starts
     if not (isinstance(window, str) and window == "expanding"):
         max_rows = int(sizes.max())
-        if isinstance(window, numbers.Integral) and n_stamps == len(timeline.codes):
+        if _is_count(window) and n_stamps == len(timeline.codes):
             max_rows = int(window)  # one row per stamp: the same width for every data size
     enough = sizes >= min_periods
     if not enough.any():
@@ -341,14 +356,18 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
     return Windows(starts[enough], stops[enough], last, timeline.stamps[last], max_rows)
 
 
+def _is_count(window: Any) -> bool:
+    """Say whether a window counts time stamps (numpy.timedelta64 registers as an integer)."""
+    return isinstance(window, numbers.Integral) and not isinstance(window, np.timedelta64)
+
+
 def _first_stamps_within(stamps: np.ndarray, last: np.ndarray, duration: Any) -> np.ndarray:
     """Return the first stamp later than ``stamps[last] - duration``."""
-    ends = stamps[last]
-    if stamps.dtype.kind == "u":
-        stamps, ends = stamps.astype(np.int64), ends.astype(np.int64)
-    if stamps.dtype.kind == "i" and float(duration).is_integer():
-        duration = int(duration)  # integer times stay exact beyond 2**53
-    return np.searchsorted(stamps, ends - duration, side="right")
+    if stamps.dtype.kind in "iu":
+        # Between integers, less than 1.5 apart means less than 2 apart; so times beyond 2**53 stay exact.
+        stamps = (stamps - stamps[0]).astype(np.int64)
+        duration = min(math.ceil(duration), 2**62)
+    return np.searchsorted(stamps, stamps[last] - duration, side="right")
 
 
 def newest_window_before(times: np.ndarray, stamps: np.ndarray, last_stamps: np.ndarray, gap: int) -> np.ndarray:
@@ -392,8 +411,6 @@ def ages_in_halflives(timeline: Timeline, halflife: Any) -> np.ndarray:
     """
     halflife = parse_duration(halflife, timeline.stamps, "halflife")
     stamps = timeline.stamps
-    if stamps.dtype.kind == "u":
-        stamps = stamps.astype(np.int64)
     since = stamps - stamps[0]  # integers and dates: exact before the division
     position = since / halflife
     return np.asarray(position, dtype=np.float64)[timeline.codes]

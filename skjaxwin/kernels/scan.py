@@ -27,7 +27,7 @@ from skjaxwin.kernels.checks import (
 )
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
 from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
-from skjaxwin.kernels.tracing import Traced, trace
+from skjaxwin.kernels.tracing import Traced, explain, trace
 
 __all__ = ["Rows", "fit_windows"]
 
@@ -185,7 +185,7 @@ def _bind(
     table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
     start = model.initial(layout.n_features, layout.n_outputs)
     start = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), start)
-    return _Call(plan, table, start, dtype)
+    return _Call(plan, table, start, dtype, model.described())
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,7 @@ class _Call:
     table: np.ndarray
     start: Any
     dtype: Any
+    what: str
 
     def __call__(
         self,
@@ -214,16 +215,12 @@ class _Call:
         fills = stops - 1 if fills is None else fills
         for slot, values in enumerate((starts, stops, fills)):
             bounds[:steps, slot] = values[index]
-        out = compiling.run(
-            self.plan.kernel,
-            self.table,
-            bounds,
-            np.int32(steps),
-            candidates,
-            self.start,
-            dtype=self.dtype,
-            exclusive=self.plan.exclusive,
-        )
+        arguments = self.table, bounds, np.int32(steps), candidates, self.start
+        try:
+            out = compiling.run(self.plan.kernel, *arguments, dtype=self.dtype, exclusive=self.plan.exclusive)
+        except jax.errors.UnexpectedTracerError as error:  # kept from a trace before, so not seen in one
+            explain(error, self.what)
+            raise
         return jax.tree_util.tree_map(lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out)
 
 
@@ -342,7 +339,10 @@ def _check_model(model: Any, hyper: dict[str, np.ndarray], rows: Rows, call: _Ca
     one = {name: np.repeat(values, call.plan.grid, axis=0) for name, values in first.items()}
     check_masked_rows(
         model,
-        [call(np.array([begin]), np.array([begin + length]), one, np.array([fill]))[0] for fill in (0, n_rows - 1)],
+        [
+            call(np.array([begin]), np.array([begin + length]), one, np.array([fill]))[0]
+            for fill in (begin, begin + length - 1)
+        ],
     )
     if call.plan.counts_rows:
         few = Rows(*(None if a is None else a[:MIN_ROWS_TO_CHECK] for a in rows))

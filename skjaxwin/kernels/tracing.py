@@ -15,7 +15,7 @@ from jax.extend import core
 
 from skjaxwin.kernels.compile import scope
 
-__all__ = ["Traced", "literals", "trace"]
+__all__ = ["Traced", "explain", "trace"]
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
@@ -126,14 +126,14 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Tr
         try:
             jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*args)
         except Exception as error:
-            _explain(error, what)
+            explain(error, what)
             raise
     equations = list(_equations(jaxpr.jaxpr))
     return Traced(
         result,
         sum(_bytes(var.aval) for equation in equations for var in equation.outvars),
         {equation.primitive.name for equation in equations},
-        literals(equations) + [float(size) for value in jaxpr.consts for size in np.shape(value)],
+        _literals(equations) + [float(size) for value in jaxpr.consts for size in np.shape(value)],
     )
 
 
@@ -150,7 +150,7 @@ def _bytes(aval: Any) -> int:
     return int(np.prod(shape)) * (dtype.itemsize if dtype is not None else 0)
 
 
-def literals(equations: list[Any]) -> list[float]:
+def _literals(equations: list[Any]) -> list[float]:
     """Return the scalar numbers that stand in a computation."""
     return [
         float(var.val)
@@ -160,7 +160,7 @@ def literals(equations: list[Any]) -> list[float]:
     ]
 
 
-def _explain(error: Exception, what: str) -> None:
+def explain(error: Exception, what: str) -> None:
     """Raise a TypeError that says what to change, or add the place to the user's own error."""
     where = _user_line(error)
     for kinds, text, advice in _ADVICE:
