@@ -55,8 +55,8 @@ class RollingJaxEstimator(BaseEstimator):
     window : "expanding", int, float, timedelta or str, default="expanding"
         Which rows a fit at time t uses: all up to t; those of the given number of
         most recent time stamps; or those of a duration, the half-open span
-        ``(t - window, t]``: a float in the time column's unit (in rows without a
-        time column), a timedelta, or text such as ``"90D"`` for dates.
+        ``(t - window, t]``: a float in the time column's unit (in row numbers without
+        a time column), a timedelta, or text such as ``"90D"`` for dates.
     time : int or str, default=None
         Position or name of the column of X that holds the time; it is then no
         feature. Numbers or dates, in any order; rows of equal time enter windows
@@ -70,7 +70,8 @@ class RollingJaxEstimator(BaseEstimator):
         Time stamps between a window's end and the first row it may predict.
     halflife : float, timedelta or str, default=None
         Rows are weighted by ``0.5 ** (age / halflife)``, with the age measured
-        from the window's newest time in the time column's unit (rows without one).
+        from the window's newest time in the time column's unit (in row numbers
+        without one).
     underdetermined : {"minimum_norm", "nan"}, default="minimum_norm"
         What to do where data do not determine the parameters: in windows of too
         few rows or dependent columns, take the solution of smallest norm or NaN;

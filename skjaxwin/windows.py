@@ -166,7 +166,7 @@ def _objects_to_times(values: np.ndarray) -> np.ndarray:
         )
     if len(present) and all(isinstance(v, (datetime.date, np.datetime64)) for v in present):
         known = np.array([_utc(v) for v in present])  # of the finest unit among them
-        dates = np.full(len(values), np.datetime64("NaT"), known.dtype)
+        dates = np.full(len(values), "NaT", known.dtype)
         dates[~missing] = known
         return dates
     whole = not missing.any() and all(isinstance(v, numbers.Integral) for v in present)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy is imported; without it a check is skipped
+
 import jax.monitoring
 import numpy as np
 import pytest

@@ -74,8 +74,8 @@ def test_clones_refits_and_new_hyperparameters_share_a_kernel(data, compiles_of)
 
 def test_growing_data_compiles_once_for_each_power_of_two(data, compiles_of):
     X, y = data
-    total = sum(compiles_of(RollingJaxEstimator(step=50).fit, X[:n], y[:n]) for n in range(1, 401, 7))
-    assert total == 4  # 64, 128, 256, 512
+    total = sum(compiles_of(RollingJaxEstimator(step=50).fit, X[:n], y[:n]) for n in range(1, 257, 5))
+    assert total == 3  # 64, 128, 256
 
 
 def test_growing_data_within_a_capacity_compiles_once(data, compiles_of):
@@ -184,15 +184,13 @@ def test_counters_nest_and_stop_at_the_end_of_their_block(data):
         RollingJaxEstimator(step=50).fit(X[:60], y[:60])
         with count_compiles() as inner, count_compiles() as twin:
             RollingJaxEstimator(step=50).fit(X[:100], y[:100])
-        RollingJaxEstimator(step=50).fit(X[:200], y[:200])
-    RollingJaxEstimator(step=50).fit(X[:300], y[:300])
-    assert (outer.count, inner.count, twin.count) == (3, 1, 1)
-    assert outer.seconds > inner.seconds > 0
-    assert all("fit_windows" in name for name in outer.names)
+        RollingJaxEstimator(step=50).fit(X[:61], y[:61])
     with pytest.raises(ZeroDivisionError), count_compiles() as failed:
         raise ZeroDivisionError
-    RollingJaxEstimator(step=50).fit(X, y)
-    assert failed.count == 0
+    RollingJaxEstimator(step=50).fit(X[:200], y[:200])  # compiles, and no counter is running
+    assert (outer.count, inner.count, twin.count, failed.count) == (2, 1, 1, 0)
+    assert outer.seconds > inner.seconds > 0
+    assert all("fit_windows" in name for name in outer.names)
 
 
 def settings_of_jax():

@@ -206,13 +206,13 @@ def test_parameters_for_each_row_are_refused():
 @pytest.mark.parametrize("parameters", [{}, {"capacity": 100}, {"capacity": 30}], ids=str)
 def test_nan_and_infinity_outside_a_window_never_reach_it(bad, parameters):
     # log(0) = -inf and 1/0 = inf: zero weight times either is NaN. Windows of good rows know nothing of it.
-    def log_mean(X, y, weight):  # defined anew, so that every case passes through the checks of a new model
+    def log_mean(X, y, weight, case):  # `case` makes it a new model, which passes through the checks of new models
         total = jnp.sum(weight)
         return {"log": jnp.sum(weight * jnp.log(X[:, 0])) / total, "inverse": weight @ (1 / X) / total}
 
     positive = np.abs(X) + 0.1
     positive[bad] = 0.0
-    fitted = fit(log_mean, positive, rolling={"window": 4, **parameters})
+    fitted = fit(log_mean, positive, rolling={"window": 4, **parameters}, case=str(bad))
     for i, (_, rows) in enumerate(reference.window_rows(None, np.ones(30), window=4)):
         touched = bool(set(rows) & set(bad))
         assert fitted.converged_[i] == (not touched)

@@ -188,7 +188,7 @@ def test_a_duration_must_fit_the_times():
     for window in ("90D", dt.timedelta(days=1), np.timedelta64(1, "D")):
         with pytest.raises(ValueError, match="plain numbers"):
             rows_of(np.array([1, 2]), window=window)
-    for window in (dt.timedelta(0), np.timedelta64(-1, "D"), np.timedelta64("NaT")):
+    for window in (dt.timedelta(0), np.timedelta64(-1, "D"), np.timedelta64("NaT", "D")):
         with pytest.raises(ValueError, match="positive"):
             rows_of(days, window=window)
 
