@@ -262,7 +262,7 @@ def _make_plan(
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
     if exclusive:
         chunk = ChunkShape(chunk.steps, 1)
-    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows")
+    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows", quick=model.checked)
     return _Plan(kernel, chunk, grid, width, exclusive, counts_rows, [] if model.checked else [True])
 
 
