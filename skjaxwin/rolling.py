@@ -135,22 +135,23 @@ class RollingJaxEstimator(BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "model": [WindowModel, None],
+        # numpy.timedelta64 first: it registers as an integer, but intervals cannot be compared with it.
         "window": [
+            np.timedelta64,
             str,
             Interval(Integral, 1, None, closed="left"),
             Interval(RealNotInt, 0, None, closed="neither"),
             datetime.timedelta,
-            np.timedelta64,
         ],
         "time": [Integral, str, None],
         "min_periods": [Interval(Integral, 1, None, closed="left"), None],
         "step": [Interval(Integral, 1, None, closed="left")],
         "gap": [Interval(Integral, 0, None, closed="left")],
         "halflife": [
+            np.timedelta64,
             Interval(Real, 0, None, closed="neither"),
             str,
             datetime.timedelta,
-            np.timedelta64,
             None,
         ],
         "underdetermined": [StrOptions({"minimum_norm", "nan"})],

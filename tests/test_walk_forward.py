@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from fractions import Fraction
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -227,3 +229,17 @@ def test_a_users_model_is_fitted_on_exactly_the_windows_rows():
     np.testing.assert_allclose(
         rolling.params_["mean"], [squared[r] @ y[r] / squared[r].sum() for _, r in windows], rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("parameter", ["window", "halflife"])
+def test_every_way_to_write_a_duration_fits_the_same(parameter):
+    # Through the estimator and its parameter validation, not only through skjaxwin.windows.
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=30), "x": rng.normal(size=30)})
+    y = rng.normal(size=30)
+    ways = ["4D", "96h", dt.timedelta(days=4), np.timedelta64(4, "D"), np.timedelta64(96, "h"), pd.Timedelta("4D")]
+    fits = [RollingJaxEstimator(time="day", **{parameter: way}).fit(frame, y) for way in ways]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(other.params_["coef"], fits[0].params_["coef"])
+    by_number = RollingJaxEstimator(time="day", **{parameter: 4.0}).fit(frame.assign(day=np.arange(30)), y)
+    np.testing.assert_array_equal(by_number.params_["coef"], fits[0].params_["coef"])
