@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         name, values = _grid(options.grid)
-        table = macro_table() if options.file is None else _read(options)
+        table = _read(options)
         _report(table, name, values, options)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has seen enough
@@ -62,7 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gap", type=int, default=0, help="time stamps between a window and what it predicts")
     parser.add_argument("--min-periods", type=int, help="fewest rows of a window (default: 2 per coefficient)")
     parser.add_argument("--grid", metavar="alpha=A,B", help="penalties to try (default: 25 from 0.001 to 100000)")
-    parser.add_argument("--output", metavar="FILE", help="write every out-of-sample prediction as CSV")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write out-of-sample predictions as CSV: those of the best value, then one column for each value",
+    )
     return parser
 
 
@@ -81,6 +85,12 @@ def _grid(text: str | None) -> tuple[str, np.ndarray]:
 
 
 def _read(options: argparse.Namespace) -> Table:
+    if options.file is None:
+        if options.time or options.target or options.features:
+            raise TableError("--time, --target and --features describe a file; name it first: data.csv --target ...")
+        return macro_table()
+    if options.output and os.path.realpath(options.output) == os.path.realpath(options.file):
+        raise TableError("--output names the input file; choose another, so that your data stay as they are")
     if options.target is None:
         raise TableError("name the column to predict with --target COLUMN")
     features = None if options.features is None else [f.strip() for f in options.features.split(",") if f.strip()]
@@ -93,9 +103,12 @@ def _window(text: str, times: np.ndarray | None) -> Any:
         return text
     for kind in (int, float):
         try:
-            return kind(text)
+            window = kind(text)
         except ValueError:
             continue
+        if kind is float and times is not None and times.dtype.kind == "M":
+            raise TableError(f"--window {text} has no unit; write a whole number of time stamps, or for example 90D")
+        return window
     if times is None:
         raise TableError(f"--window {text!r} is a duration; name the time column with --time")
     duration = parse_duration(text, times, "--window")
@@ -103,18 +116,18 @@ def _window(text: str, times: np.ndarray | None) -> Any:
 
 
 def _numeric(times: np.ndarray) -> np.ndarray:
-    """Return times as floats that tell all of them apart: dates in microseconds."""
-    if times.dtype.kind == "M":
-        times = times.astype("datetime64[us]").astype(np.int64)
-    if times.dtype.kind == "i" and np.abs(times).max() > 2**53:
-        raise TableError("the time column holds integers above 2**53; give dates, or times in a larger unit")
-    return times.astype(np.float64)
+    """Return times as floats that tell all of them apart: dates in microseconds since the first."""
+    stamps = np.unique(times)
+    numbers = (times - stamps[0]) / np.timedelta64(1, "us") if times.dtype.kind == "M" else times.astype(np.float64)
+    if len(np.unique(numbers)) < len(stamps):
+        raise TableError("some times are too close to each other for a span so long; give times in a larger unit")
+    return numbers
 
 
 def _report(table: Table, name: str, values: np.ndarray, options: argparse.Namespace) -> None:
     """Fit, and print the table of errors."""
     X, timed = table.features, table.time is not None
-    min_periods = options.min_periods or 2 * (X.shape[1] + 1)
+    min_periods = 2 * (X.shape[1] + 1) if options.min_periods is None else options.min_periods
     estimator = RollingJaxEstimator(
         models.Linear(),
         window=_window(options.window, table.time),
@@ -149,14 +162,21 @@ def _report(table: Table, name: str, values: np.ndarray, options: argparse.Names
     print(f"{name:>12}  {'RMSE':>10}  against naive")
     for i, (value, error) in enumerate(zip(values, errors, strict=True)):
         mark = "  <- best" if i == best else ""
-        print(f"{value:>12.4g}  {error:>10.4f}  {error / naive_error:>9.3f}{mark}")
-    print(f"{'naive':>12}  {naive_error:>10.4f}  {1:>9.3f}  (the last known target)")
+        print(f"{value:>12.4g}  {error:>10.4f}  {_ratio(error, naive_error)}{mark}")
+    print(
+        f"{'naive':>12}  {naive_error:>10.4f}  {_ratio(naive_error, naive_error)}  (the last known target; of several"
+        " rows of one time, their mean)"
+    )
     print()
     verdict = "beats" if errors[best] < naive_error else "does not beat"
     print(f"The best value, {name} = {values[best]:.4g}, {verdict} the naive forecast. It was picked in hindsight.")
     if options.output:
         write_predictions(options.output, table, name, values, grid.predictions, best)
         print(f"Predictions written to {options.output}")
+
+
+def _ratio(error: float, naive_error: float) -> str:
+    return f"{error / naive_error:>9.3f}" if naive_error > 0 else f"{'n/a':>9}"
 
 
 if __name__ == "__main__":

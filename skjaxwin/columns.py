@@ -49,6 +49,7 @@ def split_time(
     """
     with_target = reset and supervised
     if time is None:
+        _refuse_dates(X)
         if with_target:
             features, target = validate_data(
                 estimator, X, y, reset=reset, dtype=_FLOATS, multi_output=True, y_numeric=True
@@ -72,6 +73,15 @@ def split_time(
         features, target = check_X_y(features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
         return features, target.astype(features.dtype, copy=False), times
     return check_array(features, dtype=_FLOATS, estimator=estimator, input_name="X"), None, times
+
+
+def _refuse_dates(X: Any) -> None:
+    """Say which column of a dataframe holds dates where no time column was named."""
+    if isinstance(X, np.ndarray) or not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return
+    for name, dtype in zip(X.columns, X.dtypes, strict=True):
+        if getattr(dtype, "kind", None) == "M" or getattr(dtype, "is_temporal", bool)():
+            raise ValueError(f"The column {name!r} holds dates; pass time={name!r}, or leave the column out of X.")
 
 
 def _split_array(X: np.ndarray, time: Any) -> tuple[np.ndarray, np.ndarray]:

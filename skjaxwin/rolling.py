@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils import RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -67,7 +69,9 @@ class RollingJaxEstimator(BaseEstimator):
     step : int, default=1
         Fit at every `step`-th time stamp; the last stamp always has a fit.
     gap : int, default=0
-        Time stamps between a window's end and the first row it may predict.
+        Time stamps between a window's end and the first row it may predict. Without
+        a time column `predict` cannot know when its rows happened, uses the newest
+        window for all of them, and ignores `gap`; `walk_forward_predict` heeds it.
     halflife : float, timedelta or str, default=None
         Rows are weighted by ``0.5 ** (age / halflife)``, with the age measured
         from the window's newest time in the time column's unit (in row numbers
@@ -76,7 +80,7 @@ class RollingJaxEstimator(BaseEstimator):
         What to do where data do not determine the parameters: in windows of too
         few rows or dependent columns, take the solution of smallest norm or NaN;
         in `predict` with a time column, for rows that no fit precedes, use the
-        first fit or NaN.
+        first fit or NaN (and `score`, which takes no NaN, then raises).
     capacity : int, default=None
         Pad the data to this many rows: one compile for every data size up to it.
         None pads to the next power of two, at least 64.
@@ -98,7 +102,8 @@ class RollingJaxEstimator(BaseEstimator):
     window_times_ : ndarray of shape (n_windows,)
         The newest time in each window (row numbers without a time column).
     converged_ : ndarray of bool of shape (n_windows,)
-        Whether each fit reached its tolerance, with finite parameters.
+        Whether each fit reached its tolerance, with finite parameters; a
+        ``ConvergenceWarning`` counts those that did not.
     determined_ : ndarray of bool of shape (n_windows,)
         Whether the rows of each window determine its parameters.
     n_iter_ : ndarray of int of shape (n_windows,)
@@ -247,11 +252,11 @@ class RollingJaxEstimator(BaseEstimator):
         check_is_fitted(self, "params_")
         features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False)
         if times is None:
-            window = np.full(len(features), len(self.window_stops_) - 1)
-        else:
-            window = win.newest_window_before(times, self._stamps, self._last_stamps, self._gap)
-            if self.underdetermined == "minimum_norm":
-                window = np.maximum(window, 0)
+            newest = np.full(len(features), len(self.window_stops_) - 1)
+            return self._predict(newest, features, shared=True)
+        window = win.newest_window_before(times, self._stamps, self._last_stamps, self._gap)
+        if self.underdetermined == "minimum_norm":
+            window = np.maximum(window, 0)
         return self._predict(window, features)
 
     def walk_forward_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
@@ -311,6 +316,12 @@ class RollingJaxEstimator(BaseEstimator):
         positive = weight > 0
         if not positive.any():
             raise ValueError("Sample weights must contain at least one non-zero value: all weights are zero.")
+        limits = np.finfo(weight.dtype)
+        if weight.max() > float(limits.max) ** 0.9 or weight[positive].min() < float(limits.tiny) ** 0.9:
+            raise ValueError(
+                f"sample_weight holds values from {weight[positive].min()} to {weight.max()}, whose products leave the "
+                f"range of {weight.dtype}; rescale the weights."
+            )
         if self.capacity is not None and self.capacity < n_rows:
             raise ValueError(
                 f"capacity={self.capacity} is smaller than the data, which has {n_rows} rows; "
@@ -355,16 +366,20 @@ class RollingJaxEstimator(BaseEstimator):
                     f"{problem.model.described()} requires y to be passed, but the target y is None."
                 ) from error
             raise
+        shape = (len(problem.windows.stops), len(next(iter(hyper.values()))) if hyper else 1)
+        finite = all_finite(params, shape)
+        info = info._replace(converged=finite if info.converged is None else info.converged & finite)
+        _warn_of_failures(problem, info.converged)
         if self.underdetermined == "nan" and info.determined is not None:
             params = map_params(lambda a: _nan_where(a, ~info.determined), params)
+            info = info._replace(converged=info.converged & info.determined)
         return params, info
 
     def _store(self, problem: _Problem, params: Any, info: Any) -> None:
         """Set the fitted attributes."""
         self.params_ = params
         n_windows = len(problem.windows.stops)
-        finite = all_finite(params, n_windows)
-        self.converged_ = finite if info.converged is None else info.converged & finite
+        self.converged_ = info.converged
         self.determined_ = np.ones(n_windows, bool) if info.determined is None else info.determined
         self.n_iter_ = np.ones(n_windows, np.int32) if info.n_iter is None else info.n_iter
         self.window_starts_ = problem.kept[problem.windows.starts]
@@ -382,9 +397,22 @@ class RollingJaxEstimator(BaseEstimator):
             elif hasattr(self, f"{name}_"):
                 delattr(self, f"{name}_")
 
-    def _predict(self, window: np.ndarray, features: np.ndarray) -> np.ndarray:
-        predictions = predict_rows(self._fitted_model, self.params_, window, features.astype(self._dtype, copy=False))
+    def _predict(self, window: np.ndarray, features: np.ndarray, shared: bool = False) -> np.ndarray:
+        features = features.astype(self._dtype, copy=False)
+        predictions = predict_rows(self._fitted_model, self.params_, window, features, shared=shared)
         return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions
+
+
+def _warn_of_failures(problem: _Problem, converged: np.ndarray) -> None:
+    """Count the windows that did not converge for some candidate, in one warning."""
+    failed = problem.windows.times[~converged.all(axis=1)]
+    if len(failed):
+        warnings.warn(
+            f"{len(failed)} of {len(converged)} windows did not converge to finite parameters; "
+            f"the first of them ends at {failed[0]}. See converged_.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
 
 def _uses_target(model: WindowModel, y: Any) -> bool:

@@ -75,6 +75,11 @@ def walk_forward_grid(
     >>> grid.candidates[int(np.argmin(errors))]
     {'model__alpha': 0.1}
     """
+    if not isinstance(estimator, RollingJaxEstimator):
+        raise TypeError(
+            f"walk_forward_grid needs a RollingJaxEstimator, got {type(estimator).__name__}; transform X first, "
+            "or search a Pipeline with GridSearchCV."
+        )
     candidates = [dict(candidate) for candidate in ParameterGrid(param_grid)]
     outcomes: dict[int, tuple[np.ndarray, Any, np.ndarray]] = {}
     for members in _groups(estimator, candidates).values():
@@ -120,5 +125,7 @@ def _solve_group(
     for i in range(len(estimators)):
         own = map_params(lambda a, i=i: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), params)
         predictions = predict_rows(problem.model, own, window, problem.X)
+        if first._target_is_column and predictions.ndim == 1:
+            predictions = predictions[:, None]
         outcomes.append((predictions, own, problem.windows.times))
     return outcomes

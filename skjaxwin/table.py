@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,11 +93,17 @@ def read_table(path: str, time: str | None, target: str, features: list[str] | N
         For anything that cannot be read, naming the column and the line.
     """
     header, rows, lines = _read_rows(path)
+    if time == target:
+        raise TableError("--time and --target name the same column")
+    if features is not None and len(set(features)) < len(features):
+        raise TableError("--features names a column twice")
     for name in [time, target, *(features or [])]:
         if name is not None and name not in header:
-            raise TableError(f"{path} has no column {name!r}; its columns are {', '.join(header)}")
+            raise TableError(
+                f"{path} has no column {name!r}; its columns are {', '.join(filter(None, header))}" + _separator(header)
+            )
     if features is None:
-        features = [name for name in header if name not in (time, target)]
+        features = [name for name in header if name and name not in (time, target)]  # "" is an index column
     elif target in features or (time is not None and time in features):
         raise TableError("--features must not name the target or the time column")
     if not features:
@@ -135,7 +143,7 @@ def _read_rows(path: str) -> tuple[list[str], list[list[str]], list[int]]:
         raise TableError(f"{path} is not a CSV text file in UTF-8 ({error})") from error
     if not header:
         raise TableError(f"{path} is empty; the first line must name the columns")
-    doubled = sorted({name for name in header if header.count(name) > 1})
+    doubled = sorted({name for name in header if name and header.count(name) > 1})
     if doubled:
         raise TableError(f"{path} has several columns called {doubled[0]!r}; rename them")
     if not rows:
@@ -144,6 +152,14 @@ def _read_rows(path: str) -> tuple[list[str], list[list[str]], list[int]]:
         if len(row) != len(header):
             raise TableError(f"{path}, line {line}: {len(row)} cells, but the header has {len(header)}")
     return header, rows, lines
+
+
+def _separator(header: list[str]) -> str:
+    """Add a hint where the file does not seem to be separated by commas."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            return f" (the file is separated by {name}; write it with commas)"
+    return ""
 
 
 def _refuse_missing(path: str, cells: dict[str, list[str]], lines: list[int]) -> None:
@@ -164,7 +180,7 @@ def _numbers(path: str, name: str, column: list[str], lines: list[int]) -> np.nd
         except ValueError:
             raise TableError(
                 f"{path}, line {line}: {cell!r} in column {name!r} is not a number; "
-                "choose numeric columns with --features"
+                "choose numeric columns with --features, and name the time column with --time"
             ) from None
         if not np.isfinite(values[i]):
             raise TableError(f"{path}, line {line}: {cell!r} in column {name!r} is not finite")
@@ -179,24 +195,36 @@ def _times(path: str, name: str, column: list[str], lines: list[int]) -> np.ndar
     if all(_COMPACT_DATE.fullmatch(cell) for cell in column):
         column = [f"{cell[:4]}-{cell[4:6]}-{cell[6:]}" for cell in column]
     elif all(re.fullmatch(r"[+-]?\d+", cell) for cell in column):
-        return np.array([int(cell) for cell in column])
+        whole = [int(cell) for cell in column]
+        if max(map(abs, whole)) >= 2**63:
+            raise TableError(f"{path}: the time column {name!r} holds integers beyond 64 bits")
+        return np.array(whole)
     else:
         try:
             return _numbers(path, name, column, lines)
         except TableError:
             pass
-    times = np.empty(len(column), "datetime64[us]")
-    for i, (cell, line) in enumerate(zip(column, lines, strict=True)):
+    times = []
+    for cell, line in zip(column, lines, strict=True):
         try:
-            times[i] = np.datetime64(cell.replace(" ", "T", 1).removesuffix("Z"), "us")
+            times.append(_date(cell))
         except ValueError:
             raise TableError(
                 f"{path}, line {line}: {cell!r} in the time column {name!r} is neither a number nor a date "
                 "like 2024-01-31 or 2024-01-31 12:00"
             ) from None
-        if np.isnat(times[i]):
-            raise TableError(f"{path}, line {line}: the time column {name!r} is empty; every row needs a time")
-    return times
+    return np.array(times)  # in the finest unit among them
+
+
+def _date(text: str) -> np.datetime64:
+    """Read an ISO date or time; an offset from UTC is taken off."""
+    if re.search(r":\d\d(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)$", text):
+        moment = datetime.datetime.fromisoformat(text).astimezone(datetime.timezone.utc)
+        return np.datetime64(moment.replace(tzinfo=None), "us")
+    if not text[:4].isdigit():  # NumPy would take "today" and "NaT"
+        raise ValueError(text)
+    unit: Any = "ns" if re.search(r"\.\d{7,}$", text) else "us"
+    return np.datetime64(text.replace(" ", "T", 1), unit)
 
 
 def write_predictions(
@@ -209,7 +237,7 @@ def write_predictions(
     try:
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            labels = [f"{name}={float(value)!r}" for value in values]
+            labels = [f"{name}={value:.6g}" for value in values]
             writer.writerow(["time", table.target_name, "prediction", *labels])
             for i, time in enumerate(table.time_text):
                 row = ["" if np.isnan(p) else repr(float(p)) for p in predictions[:, i]]

@@ -173,6 +173,8 @@ def _objects_to_times(values: np.ndarray) -> np.ndarray:
     result = np.full(len(values), np.nan) if not whole else np.empty(len(values), np.int64)
     try:
         result[~missing] = np.array(present, dtype=result.dtype)
+    except OverflowError:
+        raise ValueError("The time column holds integers beyond 64 bits; give times in a larger unit.") from None
     except TypeError as error:
         raise TypeError(
             f"{error}: the time column must hold numbers or dates; convert others to dates "
@@ -412,5 +414,8 @@ def ages_in_halflives(timeline: Timeline, halflife: Any) -> np.ndarray:
     halflife = parse_duration(halflife, timeline.stamps, "halflife")
     stamps = timeline.stamps
     since = stamps - stamps[0]  # integers and dates: exact before the division
-    position = since / halflife
-    return np.asarray(position, dtype=np.float64)[timeline.codes]
+    with np.errstate(over="ignore"):
+        position = np.asarray(since / halflife, dtype=np.float64)
+    if not np.isfinite(position).all():
+        raise ValueError(f"halflife={halflife!r} is too short for times that span {since[-1]!r}.")
+    return position[timeline.codes]

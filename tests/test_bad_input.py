@@ -7,7 +7,11 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 
 from skjaxwin import RollingJaxEstimator, models, walk_forward_grid
 
@@ -190,3 +194,37 @@ def test_good_data_raises_no_warning(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         RollingJaxEstimator(window=5).fit(X, y, sample_weight=np.arange(30.0)).predict(X)
+
+
+def test_dates_without_a_time_column_are_named(data):
+    dates = pd.date_range("2024-01-01", periods=3)
+    for frame in (pd.DataFrame({"x": [1.0, 2, 3], "when": dates}), pl.DataFrame({"x": [1.0, 2, 3], "when": dates})):
+        with pytest.raises(ValueError, match="column 'when' holds dates; pass time='when'"):
+            RollingJaxEstimator().fit(frame, [1.0, 2, 3])
+
+
+def test_true_is_one_where_a_number_is_meant(data):
+    X, y = data
+    one = RollingJaxEstimator(models.Linear(alpha=1)).fit(X, y)
+    true = RollingJaxEstimator(models.Linear(alpha=True)).fit(X, y)
+    np.testing.assert_array_equal(true.coef_, one.coef_)
+
+
+@pytest.mark.parametrize("model", [models.Linear, Ridge()])
+def test_a_model_is_an_instance_of_a_window_model(data, model):
+    X, y = data
+    with pytest.raises(ValueError, match=r"'model' parameter.*skjaxwin\.models\.WindowModel"):
+        RollingJaxEstimator(model).fit(X, y)
+
+
+def test_a_grid_needs_the_estimator_itself(data):
+    X, y = data
+    with pytest.raises(TypeError, match="needs a RollingJaxEstimator, got Pipeline"):
+        walk_forward_grid(make_pipeline(RollingJaxEstimator()), X, y, param_grid={})
+
+
+def test_windows_without_finite_parameters_are_counted(data):
+    X, y = data
+    with pytest.warns(ConvergenceWarning, match=r"30 of 30 windows.*the first of them ends at 0"):
+        fitted = RollingJaxEstimator(models.Moments(power=0.5)).fit(-np.abs(X), y)
+    assert not fitted.converged_.any()

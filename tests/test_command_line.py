@@ -124,6 +124,12 @@ def test_gap_and_step_and_compact_dates(tmp_path, capsys):
         ("a,y\n1,2\n2,4\n", ["--target", "y", "--grid", "beta=1"], "--grid"),
         ("a,y\n1,2\n2,4\n", ["--target", "y", "--grid", "alpha=-1"], "--grid"),
         ("a,y\n1,2\n2,4\n", ["--target", "y", "--step", "0"], "'step'"),
+        ("a,y\n1,2\n2,4\n", ["--target", "y", "--min-periods", "0"], "'min_periods'"),
+        ("a,y\n1,2\n2,4\n", ["--target", "y", "--features", "a,a"], "twice"),
+        ("a;y\n1;2\n2;4\n", ["--target", "y"], "separated by semicolons"),
+        ("t,a,y\n2024-01-01,1,2\n", ["--target", "y"], "name the time column with --time"),
+        ("t,a,y\n2024-01-01,1,2\n", ["--target", "t", "--time", "t"], "the same column"),
+        ("t,a,y\n2024-01-01,1,2\n", ["--target", "y", "--time", "t", "--window", "2.5"], "has no unit"),
         ("a,y\n1,2\n2,4\n", ["--target", "y", "--gap", "-1"], "'gap'"),
         ("a,y\n1,2\n2,4\n", ["--target", "y", "--min-periods", "2", "--gap", "9"], "no row is preceded"),
     ],
@@ -137,6 +143,30 @@ def test_one_line_says_what_to_do(tmp_path, capsys, content, arguments, message)
     assert message in err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+def test_the_input_file_is_never_written_over(series, capsys):
+    before = series.read_bytes()
+    status, _, err = run(capsys, series, "--target", "y", "--features", "a,b", "--output", series)
+    assert status == 2
+    assert "--output names the input file" in err
+    assert series.read_bytes() == before
+
+
+def test_options_that_describe_a_file_need_one(capsys):
+    status, _, err = run(capsys, "--target", "y")
+    assert status == 2
+    assert "name it first" in err
+
+
+def test_offsets_from_utc_a_constant_target_and_an_index_column(tmp_path, capsys):
+    path = tmp_path / "constant.csv"
+    rows = [f"{i},2024-01-{i:02d} 00:00:00+02:00,{i % 5},7" for i in range(1, 29)]
+    path.write_text(",when,x,y\n" + "\n".join(rows) + "\n")
+    status, out, err = run(capsys, path, "--time", "when", "--target", "y", "--window", "10D", "--grid", "alpha=1")
+    assert (status, err) == (0, "")
+    assert "features x\n" in out
+    assert "n/a" in out
 
 
 def test_an_output_that_cannot_be_written(tmp_path, capsys):

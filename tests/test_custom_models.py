@@ -126,9 +126,9 @@ def test_what_cannot_be_compiled_is_explained(function, advice):
     if offending:
         assert re.search(rf"{re.escape(__file__)}, line {offending[0]}\b", message), message
     # Nothing was compiled or kept: the same message again, not a broken cache.
-    _kept.clear()
-    with pytest.raises(TypeError, match=re.escape(advice)):
-        fit(function, **hyper)
+    if function is not leaks:  # whose second call is another function
+        with pytest.raises(TypeError, match=re.escape(advice)):
+            fit(function, **hyper)
 
 
 def test_a_users_own_error_stays_what_it_was_and_tells_where_it_came_from():
@@ -202,6 +202,7 @@ def test_parameters_for_each_row_are_refused():
         fit(residuals)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("bad", [[0], [3, 4], [0, 15, 29], [29], [14, 15, 16]])
 @pytest.mark.parametrize("parameters", [{}, {"capacity": 100}, {"capacity": 30}], ids=str)
 def test_nan_and_infinity_outside_a_window_never_reach_it(bad, parameters):
@@ -221,6 +222,7 @@ def test_nan_and_infinity_outside_a_window_never_reach_it(bad, parameters):
             np.testing.assert_allclose(fitted.params_["inverse"][i], (1 / positive[rows]).mean(axis=0), rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rows_that_overflow_outside_a_window_never_reach_it():
     data, y = X.copy(), Y.copy()
     data[10], y[10] = 1e200, 1e300  # finite, but their squares are not

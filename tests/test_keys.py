@@ -111,3 +111,42 @@ def test_what_has_no_key_is_refused(data):
 
     with pytest.raises(TypeError, match=r"'kind' has the unhashable type Odd"):
         fitted(make(1), data, kind=Odd())
+
+
+class Scale:
+    def __init__(self, value):
+        self.value = value
+
+    def mean(self, X, y, weight):
+        return self.value * jnp.sum(weight * y) / jnp.sum(weight)
+
+
+def test_methods_see_their_object_change_and_do_not_compile_again_for_clones(data):
+    scale = Scale(1.0)
+    once, _ = fitted(scale.mean, data)
+    again, compiles = fitted(scale.mean, data)
+    assert (again, compiles) == (once, 0)
+    scale.value = 2.0
+    assert fitted(scale.mean, data)[0] == pytest.approx(2 * once, rel=1e-12)
+
+
+def test_constants_of_a_users_module_are_seen(data, monkeypatch):
+    module = types.ModuleType("settings_of_a_user")
+    module.FACTOR = 1.0
+    monkeypatch.setitem(globals(), "settings", module)
+    once, _ = fitted(scaled_by_module, data)
+    module.FACTOR = 5.0
+    assert fitted(scaled_by_module, data)[0] == pytest.approx(5 * once, rel=1e-12)
+
+
+def scaled_by_module(X, y, weight):
+    return settings.FACTOR * jnp.sum(weight * y) / jnp.sum(weight)  # noqa: F821
+
+
+def test_the_sign_of_zero_is_part_of_a_number():
+    assert freeze(0.0, "x") != freeze(-0.0, "x")
+
+
+def test_functions_of_libraries_are_not_looked_into():
+    assert freeze(np.mean, "f") == freeze(np.mean, "f")
+    assert freeze(np.mean, "f") != freeze(np.median, "f")

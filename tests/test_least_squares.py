@@ -217,3 +217,39 @@ def test_weights_may_have_any_scale(rng):
         plain = rolling(window=20).fit(X, y, weight)
         np.testing.assert_array_equal(fitted.determined_, plain.determined_)
         np.testing.assert_allclose(fitted.params_["coef"], plain.params_["coef"], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "alpha", "tolerance"),
+    [(np.float32, 1e4, 1e-5, 1e-5), (np.float32, 1.0, 1e-12, 1e-5), (np.float64, 1.0, 1e-30, 1e-10)],
+)
+def test_a_penalty_lost_in_rounding_gives_the_smallest_norm(dtype, size, alpha, tolerance):
+    # More columns than rows: slopes that only the penalty tells apart, and it is too small to.
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(20, 40)), rng.normal(size=20)
+    fitted = RollingJaxEstimator(models.Linear(alpha=alpha), min_periods=20).fit((size * X).astype(dtype), y)
+    shortest = np.linalg.lstsq(size * (X - X.mean(axis=0)), y - y.mean(), rcond=1e-10)[0]
+    np.testing.assert_allclose(fitted.coef_, shortest, atol=tolerance * np.abs(shortest).max())
+    assert not fitted.determined_[0]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float64, 1e155), (np.float64, 1e-160), (np.float32, 1e20)])
+def test_columns_whose_squares_are_no_numbers(dtype, size):
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(30, 3))
+    y = (X @ [1.0, 2.0, 3.0] + 1.0).astype(dtype)
+    fitted = RollingJaxEstimator(models.Linear(), window=10).fit((X * size).astype(dtype), y)
+    np.testing.assert_allclose(fitted.coef_.astype(float) * size, [1.0, 2.0, 3.0], rtol=1e-5)
+    assert fitted.determined_[-1]
+
+
+def test_weights_of_any_size():
+    rng = np.random.default_rng(9)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    weight = rng.uniform(0.5, 1.0, size=30)
+    plain = RollingJaxEstimator(window=10).fit(X, y, sample_weight=weight)
+    for size in (1e-200, 1e200):
+        scaled = RollingJaxEstimator(window=10).fit(X, y, sample_weight=size * weight)
+        np.testing.assert_allclose(scaled.params_["coef"][3:], plain.params_["coef"][3:], rtol=1e-9)
+    with pytest.raises(ValueError, match="rescale the weights"):
+        RollingJaxEstimator(window=10).fit(X, y, sample_weight=1e300 * weight)

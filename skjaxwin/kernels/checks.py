@@ -7,16 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from skjaxwin.kernels.tracing import Traced, trace
+from skjaxwin.kernels import compile as compiling
+from skjaxwin.kernels.tracing import Traced, run, trace
 
-__all__ = ["MIN_ROWS_TO_CHECK", "check_masked_rows", "check_padding", "check_result_shapes", "trace_model"]
+__all__ = ["check_result", "check_weight_rule", "trace_model"]
 
-MIN_ROWS_TO_CHECK = 4
-
-_ADVICE = (
-    "let each row count `weight` times, for example jnp.sum(weight * x) / jnp.sum(weight) instead of "
-    "jnp.mean(x), and jnp.sum(weight) instead of the number of rows"
-)
+_ROWS = 64
 
 
 def trace_model(
@@ -38,58 +34,84 @@ def trace_model(
     )
 
 
-def check_result_shapes(model: Any, traced: Traced, longer: Traced) -> None:
-    """Refuse parameters whose shape follows the number of rows."""
+def check_result(model: Any, traced: Traced, longer: Traced) -> None:
+    """Refuse results that are not (params, FitInfo), or parameters whose shape follows the number of rows."""
+    if not (isinstance(traced.result, tuple) and len(traced.result) == 2 and hasattr(traced.result[1], "converged")):
+        raise TypeError(f"{model.described()} must return a pair (params, models.FitInfo(...)).")
+    if not _leaves(traced.result[0]):
+        raise ValueError(f"{model.described()} returns no array; return the fitted parameters.")
     for shape, other in zip(*([a.shape for a in _leaves(t.result[0])] for t in (traced, longer)), strict=True):
         if shape != other:
             raise ValueError(
                 f"{model.described()} returns an array of shape {shape}, which grows with the number of rows and "
                 "so with padding; return parameters of a fixed shape, reduced over the rows by weight."
             )
-    if not _leaves(traced.result[0]):
-        raise ValueError(f"{model.described()} returns no array; return the fitted parameters.")
 
 
-def check_masked_rows(model: Any, params: list[Any]) -> None:
-    """Refuse a model whose result changes with the content of rows of weight zero.
+def check_weight_rule(
+    model: Any, hyper: dict[str, np.ndarray], layout: Any, table: np.ndarray, exclusive: bool
+) -> bool:
+    """Refuse a model whose result changes with rows of weight zero: their number, place or content.
 
-    Parameters
-    ----------
-    model : WindowModel
-    params : list of two pytrees
-        Fits of the same window, whose masked rows were filled with different rows.
-    """
-    if not _same(*params):
-        raise ValueError(
-            f"The result of {model.described()} changes with rows of weight 0, which stand for rows outside the "
-            f"window and for padding; {_ADVICE}."
-        )
-
-
-def check_padding(model: Any, params: list[Any]) -> None:
-    """Refuse a model whose result changes with the number of rows of weight zero.
+    Fits the same rows with two paddings, by one small kernel for each model.
 
     Parameters
     ----------
     model : WindowModel
-    params : list of two pytrees
-        Fits of the same rows at two capacities.
+    hyper : dict of ndarray of shape (n_candidates, ...)
+    layout : Layout
+        Which columns of the table hold what.
+    table : ndarray of shape (n_rows, n_columns)
+        The rows of one window, at least two.
+    exclusive : bool
+        Whether the model calls LAPACK that may block (see `kernels.linalg`).
+
+    Returns
+    -------
+    conclusive : bool
+        False if some parameter was not finite: these rows tell nothing of it.
     """
-    if not _same(*params):
-        raise ValueError(
-            f"The result of {model.described()} changes with the number of rows of weight 0, so with padding: "
-            f"it counts rows, as x.shape[0], len(x) and jnp.mean do; {_ADVICE}."
-        )
+    dtype = table.dtype
+    key = ("check kernel", model.static_key(), layout, dtype.str, len(table))
+    rows = table[-max(_ROWS, 4 * layout.n_features) :]
+    one = {name: np.asarray(values[0], dtype) for name, values in hyper.items()}
+    model = model.static_copy()
+    initial = model.initial(layout.n_features, layout.n_outputs)
+    padded = [_pad(rows, layout, 0, 3, rows[0]), _pad(rows, layout, 4, 7, rows[-1])]
+
+    def fit_padded(tables: Any, one: Any) -> Any:
+        parts = [layout.split(table) for table in tables]
+        return [model.fit(part.X, part.y, part.weight, one, initial)[0] for part in parts]
+
+    compiled = compiling.cached(key, lambda: compiling.kernel(fit_padded, "check_weight_rule"))
+    first, second = run(compiled, padded, one, dtype=dtype, exclusive=exclusive, what=model.described())
+    for a, b in zip(_leaves(first), _leaves(second), strict=True):
+        if not _same(a, b):
+            raise ValueError(
+                f"The result of {model.described()} changes with rows of weight 0, which stand for rows outside the "
+                "window and for padding; let each row count `weight` times, for example jnp.sum(weight * x) / "
+                "jnp.sum(weight) instead of jnp.mean(x), and jnp.sum(weight) instead of the number of rows. (A "
+                "function that draws random numbers changes, too: pass a seed or the numbers as a hyperparameter.)"
+            )
+    return all(np.isfinite(a).all() for a in _leaves(first))
+
+
+def _pad(rows: np.ndarray, layout: Any, before: int, after: int, fill: np.ndarray) -> np.ndarray:
+    """Put copies of a row, with weight 0, around the rows."""
+    padding = np.tile(fill, (before + after, 1))
+    padding[:, layout.weight_column] = 0
+    return np.concatenate([padding[:before], rows, padding[before:]])
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Compare up to rounding; rows without a finite result may be infinite in one place and NaN in another."""
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return False
+    tolerance = 1e-6 if a.dtype.itemsize == 8 else 1e-2
+    size = np.max(np.abs(a[finite]), initial=0)
+    return np.allclose(a[finite], b[finite], rtol=tolerance, atol=tolerance * size)
 
 
 def _leaves(tree: Any) -> list[Any]:
     return jax.tree_util.tree_leaves(tree)
-
-
-def _same(first: Any, second: Any) -> bool:
-    for a, b in zip(_leaves(first), _leaves(second), strict=True):
-        tolerance = 1e-6 if a.dtype.itemsize == 8 else 1e-2
-        size = np.max(np.abs(np.where(np.isfinite(a), a, 0)), initial=1e-300)
-        if not np.allclose(a, b, rtol=tolerance, atol=tolerance * size, equal_nan=True):
-            return False
-    return True

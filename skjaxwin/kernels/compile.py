@@ -54,33 +54,24 @@ def cached(key: Hashable, make: Callable[[], Any]) -> Any:
     return made
 
 
-def kernel(function: Callable[..., Any], name: str, *, quick: bool = False) -> Any:
-    """Return the compiled form of a pure function.
-
-    Parameters
-    ----------
-    function : callable
-        Of arrays.
-    name : str
-        What compile reports call it.
-    quick : bool
-        Leave out what makes compiling longer without making this kernel faster.
-    """
+def kernel(function: Callable[..., Any], name: str) -> Any:
+    """Return the compiled form of a pure function, called `name` in compile reports."""
 
     @functools.wraps(function)
     def named(*args: Any) -> Any:
         return function(*args)
 
     named.__name__ = named.__qualname__ = name
-    return jax.jit(named, compiler_options=_quick_options() if quick else None)
+    return jax.jit(named, compiler_options=_compiler_options())
 
 
 @functools.cache
-def _quick_options() -> dict[str, bool] | None:
-    """Compiler options under which this package's own kernels compile in half the time.
+def _compiler_options() -> dict[str, bool] | None:
+    """Compiler options under which kernels compile in half the time.
 
     On jaxlib 0.10 the older code generator of XLA's CPU backend takes 0.5 s instead of 0.9 s for
-    `models.Linear`, and the kernel runs as fast. Other versions lack the option or were not measured.
+    `models.Linear`, and its kernels run as fast or faster. Other versions lack the option or
+    were not measured.
     """
     if jaxlib.__version__.startswith("0.10.") and jax.default_backend() == "cpu":
         return {"xla_cpu_use_fusion_emitters": False}
@@ -169,7 +160,8 @@ def count_compiles() -> Iterator[CompileCount]:
     """Count what JAX compiles while the block runs.
 
     The figures come from ``jax.monitoring`` events and hold for the whole
-    process: compiles of other threads and of the caller's own functions count too.
+    process: compiles of other threads and of the caller's own functions count too, those
+    of worker processes (``n_jobs=2``) do not.
 
     Yields
     ------

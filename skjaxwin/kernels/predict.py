@@ -14,8 +14,10 @@ from skjaxwin.kernels.tracing import trace
 
 __all__ = ["all_finite", "map_params", "predict_rows"]
 
-# One fixed number of rows a call: any number of rows to predict is served by one compile.
+# A fixed number of rows a call: any number of rows to predict is served by one compile. Fewer
+# where every row brings large parameters along.
 _ROWS_PER_CALL = 512
+_PARAMS_BYTES = 64 * 2**20
 
 
 def map_params(function: Any, params: Any) -> Any:
@@ -23,15 +25,15 @@ def map_params(function: Any, params: Any) -> Any:
     return jax.tree_util.tree_map(function, params)
 
 
-def all_finite(params: Any, n_windows: int) -> np.ndarray:
-    """Say for each window whether all its parameters are finite numbers."""
-    finite = np.ones(n_windows, dtype=bool)
+def all_finite(params: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Say for each window and candidate whether all parameters are finite numbers."""
+    finite = np.ones(shape, dtype=bool)
     for leaf in jax.tree_util.tree_leaves(params):
-        finite &= np.isfinite(leaf).reshape(n_windows, -1).all(axis=1)
+        finite &= np.isfinite(leaf).reshape(*shape, -1).all(axis=-1)
     return finite
 
 
-def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray) -> np.ndarray:
+def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray, *, shared: bool = False) -> np.ndarray:
     """Predict every row from its window's parameters.
 
     Rows are predicted one by one under ``vmap``, so a prediction can depend neither
@@ -45,16 +47,22 @@ def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray) -> 
     window : ndarray of shape (n_rows,)
         Which window predicts each row; -1 for none, which gives NaN.
     X : ndarray of shape (n_rows, n_features)
+    shared : bool
+        Whether all rows are predicted by the same window.
 
     Returns
     -------
     predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     """
     known = np.flatnonzero(window >= 0)
-    shared = len(known) > 0 and bool((window[known] == window[known[0]]).all())
+    n_windows = len(jax.tree_util.tree_leaves(params)[0])
+    own_bytes = sum(leaf.nbytes for leaf in jax.tree_util.tree_leaves(params)) // n_windows
+    size = _ROWS_PER_CALL
+    while not shared and size > 1 and size * own_bytes > _PARAMS_BYTES:
+        size //= 2
     parts = [
-        _predict(model, params, window[rows], X[rows], shared)
-        for rows in (known[i : i + _ROWS_PER_CALL] for i in range(0, max(len(known), 1), _ROWS_PER_CALL))
+        _predict(model, params, window[rows], X[rows], shared, size)
+        for rows in (known[i : i + size] for i in range(0, max(len(known), 1), size))
     ]
     values = np.concatenate(parts)
     if len(known) == len(X):
@@ -64,8 +72,8 @@ def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray) -> 
     return predictions
 
 
-def _predict(model: Any, params: Any, window: np.ndarray, X: np.ndarray, shared: bool) -> np.ndarray:
-    """Predict up to `_ROWS_PER_CALL` rows, in NumPy where the model can."""
+def _predict(model: Any, params: Any, window: np.ndarray, X: np.ndarray, shared: bool, size: int) -> np.ndarray:
+    """Predict up to `size` rows, in NumPy where the model can."""
     n_rows = len(X)
     pick = window[:1] if shared else window
     own = map_params(lambda a: a[pick], params)
@@ -73,7 +81,7 @@ def _predict(model: Any, params: Any, window: np.ndarray, X: np.ndarray, shared:
     if direct is not None:
         return np.asarray(direct)
     dtype = X.dtype
-    own = map_params(lambda a: a[0] if shared else pad_rows(a, _ROWS_PER_CALL), own)
+    own = map_params(lambda a: a[0] if shared else pad_rows(a, size), own)
     compiled, exclusive = compiling.cached(
         (
             "predict",
@@ -83,10 +91,11 @@ def _predict(model: Any, params: Any, window: np.ndarray, X: np.ndarray, shared:
             X.shape[1],
             dtype.str,
             shared,
+            size,
         ),
         lambda: _make(model.static_copy(), own, X, shared),
     )
-    out = compiling.run(compiled, own, pad_rows(X, _ROWS_PER_CALL), dtype=dtype, exclusive=exclusive)
+    out = compiling.run(compiled, own, pad_rows(X, size), dtype=dtype, exclusive=exclusive)
     return np.array(out[:n_rows])
 
 

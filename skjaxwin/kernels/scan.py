@@ -18,16 +18,10 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
-from skjaxwin.kernels.checks import (
-    MIN_ROWS_TO_CHECK,
-    check_masked_rows,
-    check_padding,
-    check_result_shapes,
-    trace_model,
-)
+from skjaxwin.kernels.checks import check_result, check_weight_rule, trace_model
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
 from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
-from skjaxwin.kernels.tracing import Traced, explain, trace
+from skjaxwin.kernels.tracing import Traced, run, trace
 
 __all__ = ["Rows", "fit_windows"]
 
@@ -68,14 +62,16 @@ class Layout:
         return cls(rows.X.shape[1], n_outputs, rows.y is not None, rows.age is not None)
 
     @property
+    def weight_column(self) -> int:
+        return self.n_features + (self.n_outputs or self.has_target)
+
+    @property
     def n_columns(self) -> int:
-        return self.n_features + (self.n_outputs or self.has_target) + 1 + 2 * self.has_age
+        return self.weight_column + 1 + 2 * self.has_age
 
     def split(self, table: Any) -> Rows:
-        k = self.n_features
-        y, after = None, k
+        k, after, y = self.n_features, self.weight_column, None
         if self.has_target:
-            after = k + (self.n_outputs or 1)
             y = table[:, k] if self.n_outputs is None else table[:, k:after]
         return Rows(table[:, :k], y, table[:, after], table[:, after + 1 :] if self.has_age else None)
 
@@ -87,10 +83,7 @@ class _Plan:
     kernel: Any
     chunk: ChunkShape
     grid: int
-    width: int
     exclusive: bool
-    counts_rows: bool  # numbers in the computation change with the number of rows
-    unchecked: list[bool]  # not empty until the model has been checked on real data
 
 
 def fit_windows(
@@ -132,9 +125,8 @@ def fit_windows(
     """
     n_candidates = len(next(iter(hyper.values()))) if hyper else 1
     call = _bind(model, hyper, rows, n_candidates, max_rows, capacity, max_memory)
-    if call.plan.unchecked and len(rows.X) >= MIN_ROWS_TO_CHECK:
-        _check_model(model, hyper, rows, call, max_memory)
-        call.plan.unchecked.clear()
+    if not model.checked:
+        _check_once(model, hyper, call, int(starts[-1]), int(stops[-1]))
 
     plan, dtype = call.plan, rows.X.dtype
     result: Any = None
@@ -153,6 +145,16 @@ def fit_windows(
             for whole, piece in zip(jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(part), strict=True):
                 whole[first:last, low:high] = piece[:, : high - low]
     return result
+
+
+def _check_once(model: Any, hyper: dict[str, np.ndarray], call: _Call, start: int, stop: int) -> None:
+    """Check the weight rule on a window of the data until it was conclusive for this model."""
+    if stop - start < 2:
+        return  # copies of a single row cannot tell a mean from a weighted mean
+    shapes = tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items()))
+    done: list[bool] = compiling.cached(("check", model.static_key(), shapes, call.layout, call.table.dtype.str), list)
+    if not done and check_weight_rule(model, hyper, call.layout, call.table[start:stop], call.plan.exclusive):
+        done.append(True)
 
 
 def _bind(
@@ -184,8 +186,8 @@ def _bind(
     )
     table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
     start = model.initial(layout.n_features, layout.n_outputs)
-    start = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), start)
-    return _Call(plan, table, start, dtype, model.described())
+    start = jax.tree_util.tree_map(lambda leaf: _in_dtype(leaf, dtype), start)
+    return _Call(plan, layout, table, start, dtype, model.described())
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,7 @@ class _Call:
     """One plan bound to its padded data."""
 
     plan: _Plan
+    layout: Layout
     table: np.ndarray
     start: Any
     dtype: Any
@@ -203,7 +206,6 @@ class _Call:
         starts: np.ndarray,
         stops: np.ndarray,
         candidates: dict[str, np.ndarray],
-        fills: np.ndarray | None = None,
     ) -> Any:
         """Fit up to steps x lanes windows; leading axes (n_windows, grid)."""
         chunk = self.plan.chunk
@@ -211,16 +213,11 @@ class _Call:
         steps = -(-n_windows // chunk.lanes)
         # Lane after lane of consecutive windows; the last window fills up the rest.
         index = np.minimum(np.arange(steps * chunk.lanes), n_windows - 1).reshape(chunk.lanes, steps).T
-        bounds = np.zeros((chunk.steps, 3, chunk.lanes), np.int32)
-        fills = stops - 1 if fills is None else fills
-        for slot, values in enumerate((starts, stops, fills)):
-            bounds[:steps, slot] = values[index]
+        bounds = np.zeros((chunk.steps, 2, chunk.lanes), np.int32)
+        bounds[:steps, 0], bounds[:steps, 1] = starts[index], stops[index]
         arguments = self.table, bounds, np.int32(steps), candidates, self.start
-        try:
-            out = compiling.run(self.plan.kernel, *arguments, dtype=self.dtype, exclusive=self.plan.exclusive)
-        except jax.errors.UnexpectedTracerError as error:  # kept from a trace before, so not seen in one
-            explain(error, self.what)
-            raise
+        exclusive = self.plan.exclusive
+        out = run(self.plan.kernel, *arguments, dtype=self.dtype, exclusive=exclusive, what=self.what)
         return jax.tree_util.tree_map(lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out)
 
 
@@ -236,12 +233,11 @@ def _make_plan(
 ) -> _Plan:
     """Trace one window, choose the chunk by its memory, and define the kernel."""
     initial = model.initial(layout.n_features, layout.n_outputs)
-    exclusive = counts_rows = False
+    exclusive = False
     if not model.checked:
         shorter, longer = (trace_model(model, hyper, layout, n, initial, dtype) for n in (width, width + 1))
-        check_result_shapes(model, shorter, longer)
+        check_result(model, shorter, longer)
         exclusive = lapack_can_block(shorter.primitives)
-        counts_rows = shorter.literals != longer.literals
     one_window = _one_window(model, layout, width, sequential=exclusive)
     table = jax.ShapeDtypeStruct((capacity, layout.n_columns), dtype)
     bound = jax.ShapeDtypeStruct((), np.int32)
@@ -249,8 +245,10 @@ def _make_plan(
     def trace_grid(grid: int) -> Traced:
         shapes = {name: np.shape(values)[1:] for name, values in hyper.items()}
         candidates = {name: jax.ShapeDtypeStruct((grid, *shape), dtype) for name, shape in shapes.items()}
-        start = jax.tree_util.tree_map(lambda a: jax.ShapeDtypeStruct((grid, *np.shape(a)), dtype), initial)
-        return trace(one_window, table, (bound, bound, bound), candidates, start, dtype=dtype, what=model.described())
+        start = jax.tree_util.tree_map(
+            lambda a: jax.ShapeDtypeStruct((grid, *np.shape(a)), _in_dtype(a, dtype).dtype), initial
+        )
+        return trace(one_window, table, (bound, bound), candidates, start, dtype=dtype, what=model.described())
 
     window = trace_grid(grid)
     while window.bytes > max_memory and grid > 1:
@@ -262,16 +260,16 @@ def _make_plan(
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
     if exclusive:
         chunk = ChunkShape(chunk.steps, 1)
-    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows", quick=model.checked)
-    return _Plan(kernel, chunk, grid, width, exclusive, counts_rows, [] if model.checked else [True])
+    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows")
+    return _Plan(kernel, chunk, grid, exclusive)
 
 
 def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> Any:
     """Return the function that fits one window for a grid of candidates."""
 
     def one_window(table: Any, bounds: Any, candidates: Any, start: Any) -> Any:
-        begin, end, fill = bounds
-        X, y, weight = _cut(table, layout, begin, end, fill, width)
+        begin, end = bounds
+        X, y, weight = _cut(table, layout, begin, end, width)
         if not jax.tree_util.tree_leaves((candidates, start)):  # no hyperparameters, no warm start
             return jax.tree_util.tree_map(lambda a: jnp.asarray(a)[None], model.fit(X, y, weight, candidates, start))
         if sequential:
@@ -281,7 +279,7 @@ def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> 
     return one_window
 
 
-def _cut(table: Any, layout: Layout, begin: Any, end: Any, fill: Any, width: int) -> Any:
+def _cut(table: Any, layout: Layout, begin: Any, end: Any, width: int) -> Any:
     """Return the window's rows at fixed width, weight 0 and a neutral row elsewhere.
 
     Rows that are not in the window are replaced *before* the model sees them:
@@ -296,11 +294,11 @@ def _cut(table: Any, layout: Layout, begin: Any, end: Any, fill: Any, width: int
         cut = lax.dynamic_slice(table, (first, jnp.int32(0)), (width, table.shape[1]), allow_negative_indices=False)
     row = first + jnp.arange(width, dtype=jnp.int32)
     inside = (row >= begin) & (row < end)
-    X, y, weight, age = layout.split(jnp.where(inside[:, None], cut, row_of(table, fill)))
+    newest = row_of(table, end - 1)
+    X, y, weight, age = layout.split(jnp.where(inside[:, None], cut, newest))
     weight = jnp.where(inside, weight, 0)
     if age is not None:
-        newest = row_of(table, end - 1)[-2:]
-        high, low = jnp.where(inside[:, None], age - newest, 0).T
+        high, low = jnp.where(inside[:, None], age - newest[-2:], 0).T
         weight = weight * jnp.exp2(high + low)
     return X, y, weight
 
@@ -311,16 +309,16 @@ def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
     def fit_windows(table: Any, bounds: Any, steps: Any, candidates: Any, initial: Any) -> Any:
         lanes_of = jax.vmap(one_window, in_axes=(None, 0, None, 0))
         grid = jax.tree_util.tree_leaves(result)[0].shape[0]
-        start = jax.tree_util.tree_map(lambda a: jnp.broadcast_to(a, (chunk.lanes, grid, *a.shape)), initial)
+        first = jax.tree_util.tree_map(lambda a: jnp.broadcast_to(a, (chunk.lanes, grid, *a.shape)), initial)
         out = jax.tree_util.tree_map(lambda a: jnp.zeros((chunk.steps, chunk.lanes, *a.shape), a.dtype), result)
 
         def step(s: Any, state: Any) -> Any:
             out, start = state
             fitted = lanes_of(table, tuple(row_of(bounds, s)), candidates, start)
             out = jax.tree_util.tree_map(lambda whole, one: _put(whole, one, s), out, fitted)
-            return out, None if initial is None else fitted[0]
+            return out, None if initial is None else _next_start(fitted[0], first)
 
-        return lax.fori_loop(jnp.int32(0), steps, step, (out, start))[0]
+        return lax.fori_loop(jnp.int32(0), steps, step, (out, first))[0]
 
     return fit_windows
 
@@ -330,22 +328,20 @@ def _put(whole: Any, one: Any, position: Any) -> Any:
     return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
 
 
-def _check_model(model: Any, hyper: dict[str, np.ndarray], rows: Rows, call: _Call, max_memory: float) -> None:
-    """Check the weight rule on the data at hand: once for each kernel of a model that is not our own."""
-    first = {name: np.asarray(values[:1], call.dtype) for name, values in hyper.items()}
-    n_rows = len(rows.X)
-    length = max(min(n_rows, call.plan.width) // 2, 1)
-    begin = (n_rows - length) // 2
-    one = {name: np.repeat(values, call.plan.grid, axis=0) for name, values in first.items()}
-    check_masked_rows(
-        model,
-        [
-            call(np.array([begin]), np.array([begin + length]), one, np.array([fill]))[0]
-            for fill in (begin, begin + length - 1)
-        ],
+def _next_start(params: Any, first: Any) -> Any:
+    """Start the next window from this one's parameters, or anew where they are not finite."""
+    finite = [jnp.isfinite(a).reshape(*a.shape[:2], -1).all(axis=-1) for a in jax.tree_util.tree_leaves(params)]
+    good = jnp.stack(finite).all(axis=0)
+
+    def choose(new: Any, old: Any) -> Any:
+        return jnp.where(good.reshape(good.shape + (1,) * (new.ndim - 2)), new, old)
+
+    return jax.tree_util.tree_map(choose, params, first)
+
+
+def _in_dtype(leaf: Any, dtype: np.dtype) -> np.ndarray:
+    """Cast floats to the working dtype; integers and flags stay what they are."""
+    array = np.asarray(leaf)
+    return (
+        array.astype(dtype) if array.dtype.kind == "f" else array.astype(np.int32 if array.dtype.kind == "i" else bool)
     )
-    if call.plan.counts_rows:
-        few = Rows(*(None if a is None else a[:MIN_ROWS_TO_CHECK] for a in rows))
-        whole = np.array([0]), np.array([MIN_ROWS_TO_CHECK])
-        calls = [_bind(model, first, few, 1, None, MIN_ROWS_TO_CHECK + more, max_memory) for more in (1, 9)]
-        check_padding(model, [each(*whole, first)[0] for each in calls])

@@ -13,9 +13,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from skjaxwin.kernels.compile import scope
+from skjaxwin.kernels import compile as compiling
 
-__all__ = ["Traced", "explain", "trace"]
+__all__ = ["Traced", "run", "trace"]
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
@@ -24,6 +24,11 @@ _INTEGER = (
     "it uses a traced number as a Python integer (range, list index, shape); numbers among the "
     "hyperparameters are traced as floats: use lax.fori_loop, or fix the integer with "
     "functools.partial(function, name=value)"
+)
+
+_CALLED_WITH = (
+    "fit gets X of shape (n_rows, n_features), y of shape (n_rows,) or (n_rows, n_outputs), weight of shape "
+    "(n_rows,), padding included, and the hyperparameters by name; predict gets params and X, row by row"
 )
 
 # What the user wrote, as JAX names it, and what to write instead.
@@ -63,6 +68,12 @@ _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], .
     ),
     (
         TypeError,
+        "TracedParameter",
+        "it reads a numeric hyperparameter from self, where compiled code would never see it change; read it from "
+        "hyper in fit, and let fit put what predict needs into params",
+    ),
+    (
+        TypeError,
         "immutable",
         "it assigns into an array; write x = x.at[index].set(value)",
     ),
@@ -92,14 +103,11 @@ class Traced:
         An upper bound on temporary memory: every intermediate result added up.
     primitives : set of str
         Names of the operations it uses.
-    literals : list of float
-        Numbers written into the computation, in order, and the sizes of its constants.
     """
 
     result: Any
     bytes: int
     primitives: set[str]
-    literals: list[float]
 
 
 def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Traced:
@@ -122,19 +130,27 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Tr
         If the function cannot be traced: names the function, the line and what
         to write instead.
     """
-    with scope(dtype):
+    with compiling.scope(dtype):
         try:
             jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*args)
         except Exception as error:
-            explain(error, what)
+            _explain(error, what)
             raise
     equations = list(_equations(jaxpr.jaxpr))
     return Traced(
         result,
         sum(_bytes(var.aval) for equation in equations for var in equation.outvars),
         {equation.primitive.name for equation in equations},
-        _literals(equations) + [float(size) for value in jaxpr.consts for size in np.shape(value)],
     )
+
+
+def run(compiled: Any, *args: Any, dtype: Any, exclusive: bool, what: str) -> Any:
+    """Call a kernel as `kernels.compile.run` does, and explain what tracing alone cannot see."""
+    try:
+        return compiling.run(compiled, *args, dtype=dtype, exclusive=exclusive)
+    except jax.errors.UnexpectedTracerError as error:  # the function kept a tracer of an earlier trace
+        _explain(error, what)
+        raise
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
@@ -150,22 +166,14 @@ def _bytes(aval: Any) -> int:
     return int(np.prod(shape)) * (dtype.itemsize if dtype is not None else 0)
 
 
-def _literals(equations: list[Any]) -> list[float]:
-    """Return the scalar numbers that stand in a computation."""
-    return [
-        float(var.val)
-        for equation in equations
-        for var in equation.invars
-        if isinstance(var, core.Literal) and np.ndim(var.val) == 0 and np.isrealobj(var.val)
-    ]
-
-
-def explain(error: Exception, what: str) -> None:
+def _explain(error: Exception, what: str) -> None:
     """Raise a TypeError that says what to change, or add the place to the user's own error."""
     where = _user_line(error)
     for kinds, text, advice in _ADVICE:
         if isinstance(error, kinds) and text in str(error):
             raise TypeError(f"{what} cannot be compiled: {where}{advice}.") from error
+    if type(error) in (TypeError, ValueError):  # subclasses may not be made from a message
+        raise type(error)(f"{what} failed: {where}{error} ({_CALLED_WITH})") from error
     error.add_note(f"Raised while skjaxwin traced {what}{', ' + where[:-2] if where else ''}.")
 
 

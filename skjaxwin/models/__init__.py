@@ -5,4 +5,6 @@ from skjaxwin.models.custom import Custom
 from skjaxwin.models.linear import Linear
 from skjaxwin.models.moments import Moments
 
+WindowModel.__module__ = __name__  # what messages and pickles call it
+
 __all__ = ["Custom", "FitInfo", "Linear", "Moments", "WindowModel"]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skjaxwin._sklearn_private import Interval
 from skjaxwin.models._keys import freeze
 
 __all__ = ["FitInfo", "WindowModel", "source_place"]
@@ -34,6 +35,13 @@ class FitInfo(NamedTuple):
     converged: Any = None
     n_iter: Any = None
     determined: Any = None
+
+
+class TracedParameter:
+    """Stands for a traced hyperparameter on the copy of a model that kernels use: no operation knows it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 class WindowModel(BaseEstimator):
@@ -153,8 +161,12 @@ class WindowModel(BaseEstimator):
         return {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in self.structural and _is_numeric(value)
+            if name not in self.structural and (_is_numeric(value) or self._takes_numbers(name))
         }
+
+    def _takes_numbers(self, name: str) -> bool:
+        """Say whether a parameter is declared to be a number: then True counts as 1, as in scikit-learn."""
+        return any(isinstance(c, Interval) for c in self._parameter_constraints.get(name, ()))
 
     def static_key(self) -> Hashable:
         """Return what identifies the computation: the class and the static parameters."""
@@ -166,8 +178,15 @@ class WindowModel(BaseEstimator):
         )
 
     def static_copy(self) -> WindowModel:
-        """Return a copy that later changes of this object do not reach."""
-        return copy.copy(self)
+        """Return a copy that later changes of this object do not reach.
+
+        Its traced parameters are out of reach: a kernel that read them from ``self`` would
+        keep the first value for ever.
+        """
+        static = copy.copy(self)
+        for name in self.hyperparameters():
+            setattr(static, name, TracedParameter(name))
+        return static
 
     def described(self) -> str:
         """Name the model's fit for error messages, with its place in the source."""

@@ -1,15 +1,18 @@
 """Hashable keys for static parameters, so that a compiled kernel can be found again.
 
 A function is keyed by what it computes and not by its identity: its code, defaults, closure and
-the globals that it reads. A function that was sent to another process, or defined again by running
-a notebook cell a second time, finds its kernel; a function that reads a global constant which has
-changed since does not.
+the globals that it reads, also through modules and objects of the user's own. A function that was sent
+to another process, or defined again by running a notebook cell a second time, finds its kernel; a
+function that reads a constant which has changed since does not. Functions and objects of
+installed libraries count by identity.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import sys
+import sysconfig
 import types
 from collections.abc import Hashable, Iterator
 from typing import Any
@@ -17,6 +20,8 @@ from typing import Any
 import numpy as np
 
 __all__ = ["freeze"]
+
+_LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
 
 
 class _Same:
@@ -77,18 +82,38 @@ def _freeze(value: Any, inside: frozenset[int]) -> Hashable:
         return ("dict", frozenset((_freeze(k, inside), _freeze(v, inside)) for k, v in value.items()))
     if isinstance(value, np.ndarray) and value.dtype != object:
         return ("array", value.shape, value.dtype.str, hashlib.sha256(value.tobytes()).digest())
-    if isinstance(value, float) and value != value:
-        return ("nan", type(value))
+    if isinstance(value, float):
+        return (type(value), float(value).hex())  # tells -0.0 from 0.0, and finds NaN again
+    if _is_users(type(value)) and hasattr(value, "__dict__") and not isinstance(value, type):
+        if id(value) in inside:
+            return "recursive"
+        return ("object", type(value), _freeze(vars(value), inside | {id(value)}))
     by_value = type(value).__hash__ not in (None, object.__hash__) and _hashable(value)
     # 1, 1.0 and True are equal as keys, but not as static parameters.
     return (type(value), value) if by_value else _Same(value)
 
 
 def _freeze_function(function: types.FunctionType, inside: frozenset[int]) -> Hashable:
+    if function.__code__.co_filename.startswith(_LIBRARIES):
+        return _Same(function)
+    names = set(_names(function.__code__))
     closure = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
-    read = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+    read = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for module in [m for m in read.values() if isinstance(m, types.ModuleType) and not _in_library(m)]:
+        read |= {f"{module.__name__}.{name}": vars(module)[name] for name in names if name in vars(module)}
     parts = (function.__defaults__, function.__kwdefaults__, closure, read)
     return ("function", function.__code__, *(_freeze(part, inside) for part in parts))
+
+
+def _is_users(kind: type) -> bool:
+    """Say whether a class is neither built in nor from an installed library."""
+    module = sys.modules.get(kind.__module__)
+    return module is not None and kind.__module__ != "builtins" and not _in_library(module)
+
+
+def _in_library(module: types.ModuleType) -> bool:
+    path = getattr(module, "__file__", None)
+    return path.startswith(_LIBRARIES) if path else module.__name__ in sys.builtin_module_names
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

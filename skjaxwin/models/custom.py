@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from skjaxwin.kernels.compile import is_jitted
@@ -108,11 +108,9 @@ class Custom(WindowModel):
         if clash:
             raise ValueError(f"Custom cannot take a hyperparameter called {sorted(clash)[0]!r}; rename it.")
         for name, value in self.get_params().items():
-            while isinstance(value, functools.partial):
-                value = value.func
-            if is_jitted(value):
+            for jitted in filter(is_jitted, _inside(value)):
                 raise TypeError(
-                    f"Custom({name}=...) got the jitted function {getattr(value, '__name__', value)!r}, which can "
+                    f"Custom({name}=...) got the jitted function {getattr(jitted, '__name__', jitted)!r}, which can "
                     "neither be pickled nor hashed; pass the plain function (without jax.jit; for jnp.tanh write "
                     "def tanh(x): return jnp.tanh(x)). The package compiles it."
                 )
@@ -130,6 +128,10 @@ class Custom(WindowModel):
             raise ValueError("models.Custom was given no function to predict with; pass predict=.")
         return self.functions[1](params, X)
 
+    def static_copy(self) -> Custom:
+        """Return a copy that later changes of this object do not reach."""
+        return Custom(*self.functions, **self.named)
+
     def described(self) -> str:
         """Name the user's function and its place."""
         return f"{_name(self.functions[0])}{source_place(self.functions[0])}, given as Custom(fit=...),"
@@ -137,6 +139,20 @@ class Custom(WindowModel):
     def described_predict(self) -> str:
         """Name the user's prediction function and its place."""
         return f"{_name(self.functions[1])}{source_place(self.functions[1])}, given as Custom(predict=...),"
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """Yield a parameter and what its partials and containers hold."""
+    yield value
+    parts: Any = ()
+    if isinstance(value, functools.partial):
+        parts = (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = value
+    elif isinstance(value, dict):
+        parts = value.values()
+    for part in parts:
+        yield from _inside(part)
 
 
 def _name(function: Any) -> str:

@@ -80,10 +80,16 @@ class Linear(WindowModel):
         k, dtype = X.shape[1], X.dtype
         eps = jnp.finfo(dtype).eps
         columns = jnp.concatenate([X.T, y[None, :] if y.ndim == 1 else y.T])
-        mean = jnp.zeros(len(columns), dtype)
+        # Sizes are divided out first: squares of 1e155, or of 1e-160, are no longer numbers.
+        heaviest = jnp.max(weight)
+        weight = weight / heaviest
+        largest = jnp.max(jnp.where(weight > 0, jnp.abs(columns), 0), axis=1)
+        size = jnp.where(largest > 0, largest, 1)
+        columns = columns / size[:, None]
         raw = columns[:k] ** 2 @ weight
+        mean = jnp.zeros(len(columns), dtype)
         if self.fit_intercept:
-            # Corrected once, so that an offset of 1e6 costs no digits.
+            # Corrected once, so that an offset of 1e4 in float32 costs no digits.
             share = weight / jnp.sum(weight)
             mean = columns @ share
             mean = mean + (columns - mean[:, None]) @ share
@@ -91,22 +97,27 @@ class Linear(WindowModel):
         square = jnp.sum(columns[:k] ** 2, axis=1)
         # What centring leaves of a constant column is rounding, not information.
         varies = square > (8 * eps) ** 2 * raw
-        scale = jnp.where(varies, jnp.sqrt(square), 1)
-        inverse = jnp.concatenate([jnp.where(varies, 1 / scale, 0), jnp.ones(len(columns) - k, dtype)])
-        rounding = eps * (_RANK_MARGIN + 4 * jnp.sqrt(raw) / scale)
+        length = jnp.where(varies, jnp.sqrt(square), 1)
+        inverse = jnp.concatenate([jnp.where(varies, 1 / length, 0), jnp.ones(len(columns) - k, dtype)])
+        rounding = eps * (_RANK_MARGIN + 4 * jnp.sqrt(raw) / length)
         R = gram_schmidt(columns * inverse[:, None], k, rounding**2)
         independent = jnp.sum(R[:, :k] * np.eye(k), axis=1) > 0
 
-        alpha = hyper["alpha"]
-        determined = jnp.all(independent) | (alpha > 0)
-        penalty = jnp.eye(k, R.shape[1], dtype=dtype) * (jnp.sqrt(alpha) / scale)[:, None]
-        drop = jnp.where(independent | (alpha > 0), jnp.zeros((), dtype), jnp.inf)
-        R = gram_schmidt(jnp.concatenate([R, penalty]).T, k, drop)
-        # The slopes of the scaled columns are the better conditioned unknowns; only a
-        # shortest solution has to be sought among the slopes themselves.
-        unit = jnp.where(determined, jnp.ones(k, dtype), scale)
-        coef = minimum_norm(R * jnp.concatenate([unit, jnp.ones(R.shape[1] - k, dtype)])) * unit / scale
-        intercept = mean[k:] - coef @ mean[:k]
+        # Unknowns from here on: slopes times `scale`, those of columns of unit length.
+        scale = length * size[:k]
+        penalty = jnp.sqrt(hyper["alpha"] / heaviest) / scale
+        # A penalty below the rounding of dependent columns cannot tell their slopes apart.
+        dependent = ~jnp.all(independent) & jnp.any(penalty <= rounding)
+        penalty = jnp.where(dependent, 0, penalty)
+        determined = jnp.all(independent | (penalty > 0))
+        drop = jnp.where(independent | (penalty > 0), jnp.zeros((), dtype), jnp.inf)
+        R = gram_schmidt(jnp.concatenate([R, jnp.eye(k, R.shape[1], dtype=dtype) * penalty[:, None]]).T, k, drop)
+        # They are the better conditioned ones; only a shortest solution has to be sought
+        # among the slopes themselves.
+        unit = jnp.where(determined, jnp.ones(k, dtype), scale / jnp.max(scale))
+        coef = minimum_norm(R * jnp.concatenate([unit, jnp.ones(R.shape[1] - k, dtype)])) * unit
+        coef = coef * size[k:, None] / scale
+        intercept = mean[k:] * size[k:] - coef @ (mean[:k] * size[:k])
         if y.ndim == 1:
             coef, intercept = coef[0], intercept[0]
         return {"coef": coef, "intercept": intercept}, FitInfo(determined=determined)
