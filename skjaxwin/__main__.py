@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from skjaxwin import RollingJaxEstimator, count_compiles, models, walk_forward_grid
+from skjaxwin.durations import parse_duration
 from skjaxwin.table import Table, TableError, macro_table, read_table, write_predictions
-from skjaxwin.windows import parse_duration
 
 __all__ = ["main"]
 

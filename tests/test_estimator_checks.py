@@ -20,7 +20,6 @@ from sklearn.utils.estimator_checks import (
 from skjaxwin import RollingJaxEstimator, models
 from tests.instances import INSTANCES, expected_failures
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 each_instance = pytest.mark.parametrize("estimator", INSTANCES.values(), ids=INSTANCES.keys())
 
 

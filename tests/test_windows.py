@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skjaxwin import windows as win
+from skjaxwin.durations import parse_duration
 from tests import reference
 
 DAYS = [dt.datetime(2024, 1, d) for d in (1, 2, 2, 5)]
@@ -172,7 +173,7 @@ def test_dates_beyond_the_range_of_nanoseconds():
 )
 def test_durations_in_words(text, seconds):
     stamps = np.array(["2024-01-01"], dtype="datetime64[s]")
-    assert win.parse_duration(text, stamps, "window") / np.timedelta64(1, "ns") == seconds * 10**9
+    assert parse_duration(text, stamps, "window") / np.timedelta64(1, "ns") == seconds * 10**9
 
 
 @pytest.mark.parametrize("text", ["3M", "1Y", "abc", "", "D", "0D", "-1D", "1e3D", "90 D 3h", "nanD"])
