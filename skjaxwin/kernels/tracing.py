@@ -157,8 +157,12 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
     """Yield the equations of a jaxpr and of all it calls."""
     for equation in jaxpr.eqns:
         yield equation
-        for inner in core.jaxprs_in_params(equation.params):
-            yield from _equations(inner)
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(inner, core.ClosedJaxpr):
+                    yield from _equations(inner.jaxpr)
+                elif isinstance(inner, core.Jaxpr):
+                    yield from _equations(inner)
 
 
 def _bytes(aval: Any) -> int:
