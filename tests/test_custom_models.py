@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -325,3 +326,41 @@ def test_models_without_a_target_or_a_prediction():
     np.testing.assert_allclose(fitted.params_, np.cumsum(X, axis=0) / np.arange(1, 31)[:, None], rtol=1e-12, atol=1e-14)
     with pytest.raises(ValueError, match="predict="):
         fitted.predict(X)
+
+
+class LogMean(models.WindowModel):
+    """Moves half of the way from where it starts to the mean logarithm: a NaN would stay for ever."""
+
+    def initial(self, n_features, n_outputs):
+        return {"mean": np.zeros(())}
+
+    def fit(self, X, y, weight, hyper, start):
+        target = jnp.sum(weight * jnp.log(y)) / jnp.sum(weight)
+        return {"mean": start["mean"] + (target - start["mean"]) / 2}, models.FitInfo()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_warm_start_is_made_anew_after_a_window_without_a_result():
+    n, bad = 400, 200
+    y = np.full(n, np.e)
+    y[bad] = -1.0
+    fitted = RollingJaxEstimator(LogMean(), window=5).fit(np.ones((n, 1)), y)
+    assert np.flatnonzero(~fitted.converged_).tolist() == list(range(bad, bad + 5))
+    assert fitted.params_["mean"][bad + 5] == pytest.approx(0.5)  # anew, from zero
+
+
+def test_predictions_with_large_parameters_stay_small_in_memory():
+    def fit_wide(X, y, weight):
+        return jnp.full((400, 400), jnp.sum(weight * y) / jnp.sum(weight))
+
+    def first_entry(params, X):
+        return params[0, 0] + 0 * X[:, 0]
+
+    timed = np.column_stack([np.arange(30.0), X])
+    fitted = RollingJaxEstimator(models.Custom(fit_wide, first_entry), time=0, step=10).fit(timed, Y)
+    tracemalloc.start()
+    predictions = fitted.predict(timed[12:])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(predictions[[0, -1]], [Y[:10].mean(), Y[:20].mean()], rtol=1e-12)
+    assert peak < 256e6  # 512 rows of their own 400 x 400 parameters would be 655 MB

@@ -243,3 +243,16 @@ def test_every_way_to_write_a_duration_fits_the_same(parameter):
         np.testing.assert_array_equal(other.params_["coef"], fits[0].params_["coef"])
     by_number = RollingJaxEstimator(time="day", **{parameter: 4.0}).fit(frame.assign(day=np.arange(30)), y)
     np.testing.assert_array_equal(by_number.params_["coef"], fits[0].params_["coef"])
+
+
+def test_a_grid_keeps_the_shape_of_y():
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
+    grid = walk_forward_grid(RollingJaxEstimator(), X, y, param_grid={"model__alpha": [1.0, 2.0]})
+    assert grid.predictions.shape == (2, 40, 1)
+    assert RollingJaxEstimator().walk_forward_predict(X, y).shape == (40, 1)
+
+
+def test_a_halflife_too_short_for_the_times_is_refused():
+    with pytest.raises(ValueError, match="halflife.*too short"):
+        RollingJaxEstimator(halflife=1e-308).fit(np.ones((40, 2)), np.arange(40.0))
