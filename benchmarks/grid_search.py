@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
-from benchmarks.runner import Case
+from benchmarks.case import Case
 from skjaxwin import RollingJaxEstimator, models
 
 ALPHAS = np.logspace(-3, 3, 20)

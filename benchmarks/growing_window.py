@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.runner import Case
+from benchmarks.case import Case
 from skjaxwin import RollingJaxEstimator, models
 
 N_ROWS, STEP = 2000, 80

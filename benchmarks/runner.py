@@ -1,73 +1,71 @@
 """Time several ways of doing the same thing in one process, and print their ratios.
 
-A benchmark is a module with a function ``cases()`` that yields `Case` objects. The ways of a case take
-turns, so that a busy machine slows all of them; each time is the median of the runs.
-The ways return arrays that must agree.
+A benchmark is a module with a function ``cases()`` that yields `Case` and `Table` objects. The ways of a
+case take turns, so that a busy machine slows all of them; each time is the median of the runs.
+The ways return arrays that must agree, or the case says how far a result is from the truth.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from benchmarks.case import Case, Table
+from benchmarks.goals import Verdict, print_verdicts
 from skjaxwin import count_compiles
 
 
-@dataclass(frozen=True)
-class Case:
-    """Ways of doing the same thing, the first being the package's.
-
-    Attributes
-    ----------
-    title : str
-    ways : dict of callable
-        Each returns an array, or None if there is nothing to compare.
-    warm : bool
-        Whether a first run of each way, which pays for compiling, is timed apart.
-        If not, every run compiles anew and its compile time counts.
-    runs : int
-    tolerance : float
-        Largest relative difference between the ways' results.
-    """
-
-    title: str
-    ways: dict[str, Callable[[], Any]]
-    warm: bool = True
-    runs: int = 5
-    tolerance: float = 1e-6
-
-
-def measure(case: Case) -> None:
-    """Run a case and print a line for each way."""
+def measure(case: Case) -> list[Verdict]:
+    """Run a case, print a line for each way, and return what became of its targets."""
     first: dict[str, tuple[float, int, float]] = {}
     seconds: dict[str, list[float]] = {name: [] for name in case.ways}
     results: dict[str, Any] = {}
     for turn in range(case.runs + case.warm):
         for name, way in case.ways.items():
+            if turn and name in case.once:
+                continue
             with count_compiles() as compiles:
                 start = time.perf_counter()
                 results[name] = way()
                 elapsed = time.perf_counter() - start
             if name not in first:
                 first[name] = (elapsed, compiles.count, compiles.seconds)
-            if turn or not case.warm:
+            if turn or not case.warm or name in case.once:
                 seconds[name].append(elapsed)
-    compare(results, case.tolerance)
+    errors = check(case, results)
     medians = {name: statistics.median(times) for name, times in seconds.items()}
-    ours = medians[next(iter(medians))]
+    ours = next(iter(medians))
     print(f"\n{case.title}" + ("" if case.warm else "; every run compiles anew"))
-    print(f"  {'':34} {'median s':>9} {'ratio':>7} {'first run s':>12} {'compiles':>9} {'compile s':>10}")
+    last = f" {'error':>9}" if errors else ""
+    print(f"  {'':34} {'median s':>9} {'ratio':>7} {'first run s':>12} {'compiles':>9} {'compile s':>10}{last}")
     for name, median in medians.items():
         run, count, compiling = first[name]
-        print(f"  {name:34} {median:9.3f} {median / ours:7.2f} {run:12.3f} {count:9d} {compiling:10.2f}")
+        last = f" {errors[name]:9.1e}" if errors else ""
+        ratio = median / medians[ours]
+        print(f"  {name:34} {median:9.3f} {ratio:7.2f} {run:12.3f} {count:9d} {compiling:10.2f}{last}", flush=True)
+    verdicts = [speedup.verdict(medians) for speedup in case.speedups]
+    if case.compile_seconds is not None:
+        verdicts.append(Verdict(f"seconds of compiling: {case.title}", first[ours][2], case.compile_seconds, "at most"))
+    return verdicts
+
+
+def check(case: Case, results: dict[str, Any]) -> dict[str, float]:
+    """Raise if the ways disagree or the package is wrong; return the errors of a case that measures them."""
+    if case.error is None:
+        compare(results, case.tolerance)
+        return {}
+    errors = {name: case.error(name, result) for name, result in results.items()}
+    ours = next(iter(errors))
+    if not errors[ours] <= case.tolerance:
+        raise AssertionError(f"{case.title}: the error of {ours} is {errors[ours]:.1e}, above {case.tolerance:.1e}")
+    return errors
 
 
 def compare(results: dict[str, Any], tolerance: float) -> None:
@@ -79,22 +77,28 @@ def compare(results: dict[str, Any], tolerance: float) -> None:
         )
 
 
-def main(arguments: list[str]) -> int:
-    """Run the benchmarks whose module name contains one of the given words."""
-    from benchmarks import grid_search, growing_window, walk_forward
+def show(table: Table) -> list[Verdict]:
+    """Print a table."""
+    print(f"\n{table.title}", *(f"  {line}" for line in table.lines), sep="\n", flush=True)
+    return list(table.verdicts)
 
-    label, *wanted = arguments or ["BLAS threads: as set"]
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmarks of the given names, after a line about the machine."""
     import jax
 
+    label, *names = arguments
     print(
         f"\n=== {label}; {os.cpu_count()} cores; Python {platform.python_version()}, jax {jax.__version__}, "
         f"NumPy {np.__version__}; XLA CPU threads: default; n_jobs=1; float64"
     )
     print("ratio: a way's median over the package's; above 1 the package is faster")
-    for module in (growing_window, grid_search, walk_forward):
-        if not wanted or any(word in module.__name__ for word in wanted):
-            for case in module.cases():
-                measure(case)
+    verdicts: list[Verdict] = []
+    for name in names:
+        for part in importlib.import_module(f"benchmarks.{name}").cases():
+            verdicts += measure(part) if isinstance(part, Case) else show(part)
+    if verdicts:
+        print_verdicts(verdicts)
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from benchmarks.runner import Case
+from benchmarks.case import Case
 from skjaxwin import RollingJaxEstimator, models, walk_forward_grid
 
 N_ROWS, N_FEATURES, STEP = 2000, 6, 20

@@ -76,7 +76,7 @@ def one_compile(model, name, X, y, values):
     """Fit every window through the package; column 0 is the time."""
     rolling = RollingJaxEstimator(model, time=0, step=N_ROWS // N_WINDOWS)
     results = [rolling.set_params(**{f"model__{name}": value}).fit(X, y).params_ for value in values]
-    return np.stack([params["moment"] if name == "power" else params for params in results], axis=1)
+    return np.stack([params["mean"] if name == "power" else params for params in results], axis=1)
 
 
 def plain_numpy(function, X, y, times, values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array, check_X_y
+from sklearn.utils import check_array, check_consistent_length, check_X_y
 from sklearn.utils.validation import validate_data
 
 from skjaxwin.windows import time_values
@@ -13,10 +13,11 @@ from skjaxwin.windows import time_values
 __all__ = ["split_time"]
 
 _FLOATS = [np.float64, np.float32]
+_MISSING_TARGET: dict[str, Any] = {"dtype": _FLOATS, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
 
 
 def split_time(
-    estimator: Any, X: Any, y: Any = None, *, time: Any, reset: bool, supervised: bool
+    estimator: Any, X: Any, y: Any = None, *, time: Any, reset: bool, supervised: bool, missing: bool = False
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Validate X and y, and separate the time column from the features.
 
@@ -33,6 +34,8 @@ def split_time(
         Whether this is a fit.
     supervised : bool
         Whether a target is expected.
+    missing : bool
+        Whether NaN is let through, in features and target.
 
     Returns
     -------
@@ -48,14 +51,20 @@ def split_time(
         For bad data or an unknown column, naming it.
     """
     with_target = reset and supervised
+    finite: Any = "allow-nan" if missing else True
     if time is None:
         _refuse_dates(X)
         if with_target:
-            features, target = validate_data(
-                estimator, X, y, reset=reset, dtype=_FLOATS, multi_output=True, y_numeric=True
-            )
+            if missing:
+                separately = {"dtype": _FLOATS, "ensure_all_finite": finite}, _MISSING_TARGET
+                features, target = validate_data(estimator, X, y, reset=reset, validate_separately=separately)
+                check_consistent_length(features, target)
+            else:
+                features, target = validate_data(
+                    estimator, X, y, reset=reset, dtype=_FLOATS, multi_output=True, y_numeric=True
+                )
             return features, target.astype(features.dtype, copy=False), None
-        return validate_data(estimator, X, reset=reset, dtype=_FLOATS), None, None
+        return validate_data(estimator, X, reset=reset, dtype=_FLOATS, ensure_all_finite=finite), None, None
 
     frame = hasattr(X, "columns") and not isinstance(X, np.ndarray)
     if not frame:
@@ -69,10 +78,19 @@ def split_time(
             f"Found array with 1 feature(s) (shape={(len(times), 1)}) while a minimum of 2 is required: "
             "the time column and at least one feature."
         )
-    if with_target:
+    if not with_target:
+        return (
+            check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X"),
+            None,
+            times,
+        )
+    if missing:
+        features = check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X")
+        target = check_array(y, input_name="y", estimator=estimator, **_MISSING_TARGET)
+        check_consistent_length(features, target)
+    else:
         features, target = check_X_y(features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
-        return features, target.astype(features.dtype, copy=False), times
-    return check_array(features, dtype=_FLOATS, estimator=estimator, input_name="X"), None, times
+    return features, target.astype(features.dtype, copy=False), times
 
 
 def _refuse_dates(X: Any) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 import warnings
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils import RegressorTags
@@ -17,25 +16,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skjaxwin import windows as win
-from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions, check_sample_weight
+from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions
 from skjaxwin.columns import split_time
-from skjaxwin.kernels import Rows, all_finite, bucket, fit_windows, map_params, predict_rows
+from skjaxwin.inference import check_inference, window_errors
+from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params, predict_rows
 from skjaxwin.models import Linear, WindowModel
+from skjaxwin.problem import Problem, prepare
 
 __all__ = ["RollingJaxEstimator"]
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """What one call to fit has to solve, in time order."""
-
-    model: WindowModel
-    rows: Rows
-    windows: win.Windows
-    timeline: win.Timeline
-    kept: np.ndarray  # positions, among all rows in time order, of those with weight
-    X: np.ndarray  # features in the caller's order
-    times: np.ndarray  # times in the caller's order
 
 
 def _supervised(estimator: RollingJaxEstimator) -> bool:
@@ -81,6 +69,21 @@ class RollingJaxEstimator(BaseEstimator):
         few rows or dependent columns, take the solution of smallest norm or NaN;
         in `predict` with a time column, for rows that no fit precedes, use the
         first fit or NaN (and `score`, which takes no NaN, then raises).
+    missing : {"raise", "skip"}, default="raise"
+        What to do with rows that have NaN in a feature or the target. "skip" leaves them
+        out of every window; their time stamps still count for the length of windows.
+        Rows to predict may then hold NaN, too, and are predicted as NaN.
+    inference : {"nonrobust", "HC0", "HC1", "HAC"}, default=None
+        Standard errors to compute, for ``models.Linear`` without a penalty: under
+        homoscedasticity, or robust to heteroscedasticity (White), or also to
+        autocorrelation (Newey and West). n counts rows, whatever their weights.
+    hac_maxlags : int, default=None
+        Lags of "HAC", weighted by Bartlett's kernel; None: the whole part of
+        :math:`4 (n / 100)^{2/9}` in a window of n rows.
+    algorithm : {"auto", "exact", "refit"}, default="auto"
+        "refit" goes over the rows of every window; "exact" merges statistics, for models
+        that have any. "auto" chooses by size, and advances windows row by row where it
+        can, checked against exact statistics. The results agree to rounding.
     capacity : int, default=None
         Pad the data to this many rows: one compile for every data size up to it.
         None pads to the next power of two, at least 64.
@@ -108,6 +111,15 @@ class RollingJaxEstimator(BaseEstimator):
         Whether the rows of each window determine its parameters.
     n_iter_ : ndarray of int of shape (n_windows,)
         Iterations of each fit.
+    condition_ : ndarray of shape (n_windows,)
+        For ``models.Linear``, the root of the largest variance inflation factor: 1 where
+        features are uncorrelated in the window, infinite where they are dependent.
+    standard_errors_, t_values_ : dict of ndarray
+        With `inference`: ``coef`` and, if there is one, ``intercept``, shaped as in
+        ``params_``. NaN in windows with no more rows than coefficients.
+    r2_ : ndarray of shape (n_windows,) or (n_windows, n_outputs)
+        With `inference`: the share of the target's variation that is explained; about zero
+        and not the mean without an intercept.
     n_features_in_ : int
         Columns of X, the time column included.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -160,6 +172,10 @@ class RollingJaxEstimator(BaseEstimator):
             None,
         ],
         "underdetermined": [StrOptions({"minimum_norm", "nan"})],
+        "missing": [StrOptions({"raise", "skip"})],
+        "inference": [StrOptions({"nonrobust", "HC0", "HC1", "HAC"}), None],
+        "hac_maxlags": [Interval(Integral, 0, None, closed="left"), None],
+        "algorithm": [StrOptions({"auto", "exact", "refit"})],
         "capacity": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
     }
@@ -175,6 +191,10 @@ class RollingJaxEstimator(BaseEstimator):
         gap: int = 0,
         halflife: Any = None,
         underdetermined: str = "minimum_norm",
+        missing: str = "raise",
+        inference: str | None = None,
+        hac_maxlags: int | None = None,
+        algorithm: str = "auto",
         capacity: int | None = None,
         max_memory: float = 256e6,
     ) -> None:
@@ -186,6 +206,10 @@ class RollingJaxEstimator(BaseEstimator):
         self.gap = gap
         self.halflife = halflife
         self.underdetermined = underdetermined
+        self.missing = missing
+        self.inference = inference
+        self.hac_maxlags = hac_maxlags
+        self.algorithm = algorithm
         self.capacity = capacity
         self.max_memory = max_memory
 
@@ -201,6 +225,7 @@ class RollingJaxEstimator(BaseEstimator):
         tags.estimator_type = kind
         tags.target_tags.required = self._model().target == "required"
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = self.missing == "skip"
         if kind == "regressor":
             # With a time column each row is predicted by the past alone, or by a first fit of few rows.
             tags.regressor_tags = RegressorTags(poor_score=self.time is not None)
@@ -250,7 +275,8 @@ class RollingJaxEstimator(BaseEstimator):
         predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         """
         check_is_fitted(self, "params_")
-        features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False)
+        skip = self.missing == "skip"
+        features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False, missing=skip)
         if times is None:
             newest = np.full(len(features), len(self.window_stops_) - 1)
             return self._predict(newest, features, shared=True)
@@ -298,67 +324,37 @@ class RollingJaxEstimator(BaseEstimator):
     def _model(self) -> WindowModel:
         return Linear() if self.model is None else self.model
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> _Problem:
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Problem:
         problem = self._prepare(X, y, sample_weight)
         hyper = problem.model.hyperparameters()
-        params, info = self._solve(problem, {name: np.asarray(value)[None] for name, value in hyper.items()})
+        params, info, parts = self._solve(problem, {name: np.asarray(value)[None] for name, value in hyper.items()})
         self._store(problem, map_params(lambda a: a[:, 0], params), map_params(lambda a: a[:, 0], info))
+        self._infer(problem, parts)
         return problem
 
-    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> _Problem:
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Problem:
         """Validate everything and lay rows and windows out in time order."""
-        self._validate_params()
-        model = clone(self._model())
-        model._validate_params()
-        features, target, times = split_time(self, X, y, time=self.time, reset=True, supervised=_uses_target(model, y))
-        n_rows = len(features)
-        weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
-        positive = weight > 0
-        if not positive.any():
-            raise ValueError("Sample weights must contain at least one non-zero value: all weights are zero.")
-        limits = np.finfo(weight.dtype)
-        if weight.max() > float(limits.max) ** 0.9 or weight[positive].min() < float(limits.tiny) ** 0.9:
-            raise ValueError(
-                f"sample_weight holds values from {weight[positive].min()} to {weight.max()}, whose products leave the "
-                f"range of {weight.dtype}; rescale the weights."
-            )
-        if self.capacity is not None and self.capacity < n_rows:
-            raise ValueError(
-                f"capacity={self.capacity} is smaller than the data, which has {n_rows} rows; "
-                "raise it or leave it None."
-            )
-        complete = win.make_timeline(times, n_rows)
-        timeline = complete.keep(positive)
-        min_periods = self.min_periods or model.min_rows(features.shape[1])
-        windows = win.make_windows(timeline, window=self.window, step=self.step, min_periods=min_periods)
-        age = None
-        if self.halflife is not None:
-            exact = win.ages_in_halflives(timeline, self.halflife)
-            high = exact.astype(features.dtype)
-            age = np.column_stack([high, (exact - high).astype(features.dtype)])
-        rows = Rows(
-            features[timeline.order],
-            None if target is None else _squeeze(target)[timeline.order],
-            weight[timeline.order],
-            age,
-        )
-        self._target_is_column = target is not None and target.ndim == 2 and target.shape[1] == 1
-        kept = np.flatnonzero(positive[complete.order])
-        return _Problem(model, rows, windows, timeline, kept, features, np.arange(n_rows) if times is None else times)
+        problem = prepare(self, self._model(), X, y, sample_weight)
+        check_inference(problem.model, self.inference)
+        return problem
 
-    def _solve(self, problem: _Problem, hyper: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    def _capacity(self, problem: Problem) -> int:
+        return bucket(len(problem.rows.X)) if self.capacity is None else int(self.capacity)
+
+    def _solve(self, problem: Problem, hyper: dict[str, np.ndarray]) -> tuple[Any, Any, Any]:
         """Fit every window for every candidate; leading axes (n_windows, n_candidates)."""
-        capacity = bucket(len(problem.rows.X)) if self.capacity is None else int(self.capacity)
         try:
-            params, info = fit_windows(
+            params, info, parts = fit_windows(
                 problem.model,
                 hyper,
                 problem.rows,
                 problem.windows.starts,
                 problem.windows.stops,
                 max_rows=problem.windows.max_rows,
-                capacity=capacity,
+                capacity=self._capacity(problem),
                 max_memory=self.max_memory,
+                algorithm=self.algorithm,
+                errors=self.inference == "nonrobust",
             )
         except (TypeError, AttributeError) as error:
             if problem.rows.y is None and problem.model.target == "optional":
@@ -369,18 +365,42 @@ class RollingJaxEstimator(BaseEstimator):
         shape = (len(problem.windows.stops), len(next(iter(hyper.values()))) if hyper else 1)
         finite = all_finite(params, shape)
         info = info._replace(converged=finite if info.converged is None else info.converged & finite)
-        _warn_of_failures(problem, info.converged)
+        _warn_of_failures(problem, info.converged if info.determined is None else info.converged | ~info.determined)
         if self.underdetermined == "nan" and info.determined is not None:
             params = map_params(lambda a: _nan_where(a, ~info.determined), params)
             info = info._replace(converged=info.converged & info.determined)
-        return params, info
+        return params, info, parts
 
-    def _store(self, problem: _Problem, params: Any, info: Any) -> None:
+    def _infer(self, problem: Problem, parts: Any) -> None:
+        """Set standard errors and what follows from them."""
+        for name in ("standard_errors_", "t_values_", "r2_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if self.inference is None:
+            return
+        found = window_errors(
+            problem,
+            parts,
+            inference=self.inference,
+            hac_maxlags=self.hac_maxlags,
+            capacity=self._capacity(problem),
+            max_memory=self.max_memory,
+        )
+        self.r2_ = found.pop("r2")
+        self.standard_errors_ = found
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.t_values_ = {name: self.params_[name] / error for name, error in found.items()}
+
+    def _store(self, problem: Problem, params: Any, info: Any) -> None:
         """Set the fitted attributes."""
         self.params_ = params
         n_windows = len(problem.windows.stops)
         self.converged_ = info.converged
         self.determined_ = np.ones(n_windows, bool) if info.determined is None else info.determined
+        if info.condition is not None:
+            self.condition_ = info.condition
+        elif hasattr(self, "condition_"):
+            delattr(self, "condition_")
         self.n_iter_ = np.ones(n_windows, np.int32) if info.n_iter is None else info.n_iter
         self.window_starts_ = problem.kept[problem.windows.starts]
         self.window_stops_ = problem.kept[problem.windows.stops - 1] + 1
@@ -390,6 +410,7 @@ class RollingJaxEstimator(BaseEstimator):
         self._gap = int(self.gap)
         self._dtype = problem.rows.X.dtype
         self._fitted_model = problem.model
+        self._target_is_column = problem.target_is_column
         for name in ("coef", "intercept"):
             if isinstance(params, dict) and name in params:
                 newest = params[name][-1]
@@ -403,7 +424,7 @@ class RollingJaxEstimator(BaseEstimator):
         return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions
 
 
-def _warn_of_failures(problem: _Problem, converged: np.ndarray) -> None:
+def _warn_of_failures(problem: Problem, converged: np.ndarray) -> None:
     """Count the windows that did not converge for some candidate, in one warning."""
     failed = problem.windows.times[~converged.all(axis=1)]
     if len(failed):
@@ -413,15 +434,6 @@ def _warn_of_failures(problem: _Problem, converged: np.ndarray) -> None:
             ConvergenceWarning,
             stacklevel=5,
         )
-
-
-def _uses_target(model: WindowModel, y: Any) -> bool:
-    return model.target == "required" or (model.target == "optional" and y is not None)
-
-
-def _squeeze(target: np.ndarray) -> np.ndarray:
-    """One target is (n_rows,) to every model, however it was passed."""
-    return target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
 
 
 def _nan_where(array: np.ndarray, rows: np.ndarray) -> np.ndarray:

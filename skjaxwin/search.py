@@ -117,7 +117,7 @@ def _solve_group(
     problem = first._prepare(X, y, sample_weight)
     each = [other._model().hyperparameters() for other in estimators]
     hyper = {name: np.stack([np.asarray(one[name]) for one in each]) for name in each[0]}
-    params, _ = first._solve(problem, hyper)
+    params, _, _ = first._solve(problem, hyper)
     window = win.newest_window_before(
         problem.times, problem.timeline.stamps, problem.windows.last_stamps, int(first.gap)
     )
@@ -125,7 +125,7 @@ def _solve_group(
     for i in range(len(estimators)):
         own = map_params(lambda a, i=i: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), params)
         predictions = predict_rows(problem.model, own, window, problem.X)
-        if first._target_is_column and predictions.ndim == 1:
+        if problem.target_is_column and predictions.ndim == 1:
             predictions = predictions[:, None]
         outcomes.append((predictions, own, problem.windows.times))
     return outcomes

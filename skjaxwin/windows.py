@@ -54,6 +54,11 @@ class Timeline:
         used, codes = np.unique(self.codes[kept], return_inverse=True)
         return Timeline(self.order[kept], self.stamps[used], codes)
 
+    def skip(self, rows: np.ndarray) -> Timeline:
+        """Return the timeline of the rows (boolean mask, caller's order) to keep, with all time stamps."""
+        kept = rows[self.order]
+        return Timeline(self.order[kept], self.stamps, self.codes[kept])
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -226,7 +231,12 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
         If no window holds ``min_periods`` rows, or `window` cannot be read.
     """
     n_stamps = len(timeline.stamps)
-    edges = np.searchsorted(timeline.codes, np.arange(n_stamps + 1), side="left")
+    single = bool(n_stamps == len(timeline.codes) and timeline.codes[0] == 0 and (np.diff(timeline.codes) == 1).all())
+    if single:
+        edges = np.arange(n_stamps + 1)
+    else:
+        # The codes ascend: counting them is a searchsorted of every stamp, only faster.
+        edges = np.append(0, np.cumsum(np.bincount(timeline.codes, minlength=n_stamps)))
     last = np.arange(step - 1, n_stamps, step)
     if len(last) == 0 or last[-1] != n_stamps - 1:
         last = np.append(last, n_stamps - 1)
@@ -241,16 +251,17 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
     sizes = stops - starts
     if not (isinstance(window, str) and window == "expanding"):
         max_rows = int(sizes.max())
-        if _is_count(window) and n_stamps == len(timeline.codes):
+        if _is_count(window) and single:
             max_rows = int(window)  # one row per stamp: the same width for every data size
-    enough = sizes >= min_periods
+    enough = sizes >= max(min_periods, 1)
     if not enough.any():
         raise ValueError(
             f"min_periods={min_periods}: no window holds that many rows of positive weight "
             f"(the largest holds {int(sizes.max())}); lower min_periods or widen the window."
         )
-    last = last[enough]
-    return Windows(starts[enough], stops[enough], last, timeline.stamps[last], max_rows)
+    if not enough.all():
+        starts, stops, last = starts[enough], stops[enough], last[enough]
+    return Windows(starts, stops, last, timeline.stamps[last], max_rows)
 
 
 def _is_count(window: Any) -> bool:

@@ -168,7 +168,9 @@ def memory_of(call):
 def test_temporary_memory_stays_below_the_limit_however_many_windows(n, window, max_memory, calls, rng):
     X, y = rng.normal(size=(n, 4)), rng.normal(size=n)
     grid = {"model__alpha": np.logspace(-3, 3, 20)}
-    rolling = RollingJaxEstimator(models.Linear(), window=window, max_memory=max_memory, capacity=2048)
+    rolling = RollingJaxEstimator(
+        models.Linear(), window=window, max_memory=max_memory, capacity=2048, algorithm="refit"
+    )
     few = walk_forward_grid(rolling.set_params(step=200), X, y, param_grid=grid)
     kernel = calls[0][0]
     many = walk_forward_grid(rolling.set_params(step=1), X, y, param_grid=grid)

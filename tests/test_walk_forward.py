@@ -213,7 +213,7 @@ def test_moments_are_weighted_means_of_powers():
     predicted = rolling.walk_forward_predict(data, sample_weight=weight)
     windows = reference.window_rows(data[:, 0].tolist(), weight, window=9.0)
     expected = np.array([weight[r] @ data[r, 1:] ** 2 / weight[r].sum() for _, r in windows])
-    np.testing.assert_allclose(rolling.params_["moment"], expected, rtol=1e-12)
+    np.testing.assert_allclose(rolling.params_["mean"], expected, rtol=1e-12)
     stamps = [newest for newest, _ in windows]
     for row, t in enumerate(data[:, 0]):
         i = reference.window_before(t, stamps, stamps)

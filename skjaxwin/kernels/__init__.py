@@ -1,8 +1,9 @@
 """The one backend of compiled kernels; knows nothing of scikit-learn or of time."""
 
 from skjaxwin.kernels.compile import CompileCount, count_compiles
+from skjaxwin.kernels.engine import fit_windows
 from skjaxwin.kernels.predict import all_finite, map_params, predict_rows
-from skjaxwin.kernels.scan import Rows, fit_windows
+from skjaxwin.kernels.scan import Rows
 from skjaxwin.kernels.shapes import bucket
 
 __all__ = [

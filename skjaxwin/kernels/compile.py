@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +27,7 @@ import jax.numpy
 import jaxlib
 import numpy as np
 
-__all__ = ["CompileCount", "cached", "count_compiles", "is_jitted", "run", "scope"]
+__all__ = ["CompileCount", "cached", "count_compiles", "is_jitted", "place", "run", "run_many", "scope"]
 
 _BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
@@ -99,8 +101,47 @@ def run(compiled: Any, *args: Any, dtype: Any, exclusive: bool = False) -> Any:
         LAPACK calls at a time can block each other (see `kernels.linalg`).
     """
     with scope(dtype), _exclusive if exclusive else contextlib.nullcontext():
-        views = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf).view(), args)
+        views = jax.tree_util.tree_map(_fresh, args)
         return jax.device_get(compiled(*views))
+
+
+def _fresh(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) else np.asarray(leaf).view()
+
+
+def place(array: np.ndarray, dtype: Any) -> jax.Array:
+    """Put an array where kernels run, once for many calls; it must not be changed afterwards."""
+    with scope(dtype):
+        return jax.device_put(array.view())
+
+
+def run_many(call: Callable[[Any], Any], items: Iterable[Any], *, exclusive: bool = False) -> Iterator[Any]:
+    """Yield ``call(item)`` in order, on as many threads as there are cores.
+
+    A loop of small steps keeps a single core busy, so independent calls go side by
+    side. At most one more than is being computed waits: memory does not grow with the items.
+
+    Parameters
+    ----------
+    call : callable
+        Runs a kernel.
+    items : iterable
+    exclusive : bool
+        One at a time, in this thread.
+    """
+    items = list(items)
+    n_threads = min(os.cpu_count() or 1, len(items))
+    if exclusive or n_threads < 2:
+        yield from map(call, items)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        waiting: deque[Any] = deque()
+        for item in items:
+            waiting.append(pool.submit(call, item))
+            if len(waiting) > n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def is_jitted(function: Any) -> bool:

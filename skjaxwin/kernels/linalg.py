@@ -19,7 +19,7 @@ import jaxlib
 import numpy as np
 from jax import lax
 
-__all__ = ["gram_schmidt", "lapack_can_block", "minimum_norm", "row_of"]
+__all__ = ["gram_schmidt", "inverse_factor", "lapack_can_block", "minimum_norm", "row_of"]
 
 
 def row_of(array: jax.Array, index: Any) -> jax.Array:
@@ -104,6 +104,61 @@ def minimum_norm(R_and_c: jax.Array) -> jax.Array:
 
     start = R_and_c, jnp.zeros((m, k), dtype)
     return lax.scan(use_equation, start, np.arange(k, dtype=np.int32)[::-1].copy())[0][1]
+
+
+# Up to so many unknowns the factorisation is written out, above LAPACK is called.
+_WRITTEN_OUT = 16
+
+
+def inverse_factor(matrix: jax.Array) -> jax.Array:
+    """Return F with ``F' F`` the inverse of each symmetric positive definite matrix.
+
+    Up to 16 unknowns Cholesky's factorisation is written out with the batch axis last, which
+    spares a call for each little matrix; above, LAPACK gets as many matrices at a time as
+    it never splits among threads (see `lapack_can_block`).
+
+    Parameters
+    ----------
+    matrix : array of shape (k, k, n)
+        Scaled to a unit diagonal for the sake of the pivots.
+
+    Returns
+    -------
+    factor : array of shape (k, k, n)
+        Lower triangular; not finite where a matrix is not positive definite.
+    """
+    return _bordered_factor(matrix) if matrix.shape[0] <= _WRITTEN_OUT else _lapack_factor(matrix)
+
+
+def _bordered_factor(matrix: jax.Array) -> jax.Array:
+    """Invert Cholesky's factor row by row, each a border of those before it."""
+    k = matrix.shape[0]
+    factor = lax.rsqrt(matrix[:1, :1])
+    for i in range(1, k):
+        border = jnp.sum(factor * matrix[i, :i][None], axis=1)  # row i of Cholesky's factor
+        inverse = lax.rsqrt(matrix[i, i] - jnp.sum(border * border, axis=0))
+        row = jnp.sum(factor * border[:, None], axis=0) * -inverse
+        above = jnp.concatenate([factor, jnp.zeros_like(factor[:, :1])], axis=1)
+        factor = jnp.concatenate([above, jnp.concatenate([row, inverse[None]])[None]])
+    return factor
+
+
+def _lapack_factor(matrix: jax.Array) -> jax.Array:
+    """Invert Cholesky's factors by LAPACK, in batches below the size that it shares out."""
+    k, _, n = matrix.shape
+    at_once = max(1, 199_999 // (2 * k**3))
+    batches = jnp.moveaxis(matrix, -1, 0)
+    padding = -n % at_once
+    if padding:
+        batches = jnp.concatenate([batches, jnp.broadcast_to(jnp.eye(k, dtype=matrix.dtype), (padding, k, k))])
+
+    def factorise(batch: jax.Array) -> jax.Array:
+        lower = lax.linalg.cholesky(batch, symmetrize_input=False)
+        identity = jnp.broadcast_to(jnp.eye(k, dtype=matrix.dtype), batch.shape)
+        return lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
+
+    factors = lax.map(factorise, batches.reshape(-1, at_once, k, k)).reshape(-1, k, k)
+    return jnp.moveaxis(factors[:n], 0, -1)
 
 
 _LAPACK_PRIMITIVES = re.compile(

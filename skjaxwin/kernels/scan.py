@@ -1,4 +1,4 @@
-"""Every window x every hyperparameter with one compiled kernel.
+"""Every window x every hyperparameter with one compiled kernel: each window from its rows.
 
 The kernel takes a chunk of windows: `lanes` of them side by side, each lane going through
 `steps` consecutive windows, so that a model can start from the window before. The number
@@ -23,7 +23,7 @@ from skjaxwin.kernels.linalg import lapack_can_block, row_of
 from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
 from skjaxwin.kernels.tracing import Traced, run, trace
 
-__all__ = ["Rows", "fit_windows"]
+__all__ = ["Layout", "Rows", "refit_windows"]
 
 _MAX_GRID = 64
 
@@ -86,7 +86,7 @@ class _Plan:
     exclusive: bool
 
 
-def fit_windows(
+def refit_windows(
     model: Any,
     hyper: dict[str, np.ndarray],
     rows: Rows,

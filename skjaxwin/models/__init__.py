@@ -1,10 +1,11 @@
 """What is fitted in one window; one file per family. The contract is `WindowModel`."""
 
 from skjaxwin.models._base import FitInfo, WindowModel
+from skjaxwin.models.covariance import Covariance
 from skjaxwin.models.custom import Custom
 from skjaxwin.models.linear import Linear
 from skjaxwin.models.moments import Moments
 
 WindowModel.__module__ = __name__  # what messages and pickles call it
 
-__all__ = ["Custom", "FitInfo", "Linear", "Moments", "WindowModel"]
+__all__ = ["Covariance", "Custom", "FitInfo", "Linear", "Moments", "WindowModel"]

@@ -9,10 +9,12 @@ import numbers
 from collections.abc import Hashable
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from skjaxwin._sklearn_private import Interval
+from skjaxwin.kernels.fold import fold
 from skjaxwin.models._keys import freeze
 
 __all__ = ["FitInfo", "WindowModel", "source_place"]
@@ -30,11 +32,14 @@ class FitInfo(NamedTuple):
     determined : bool, default=None
         Whether the data determine the parameters; None where they always do. Under
         ``underdetermined="nan"`` the parameters of other windows become NaN.
+    condition : float, default=None
+        How ill-conditioned the window is; None where there is no such figure.
     """
 
     converged: Any = None
     n_iter: Any = None
     determined: Any = None
+    condition: Any = None
 
 
 class TracedParameter:
@@ -69,6 +74,10 @@ class WindowModel(BaseEstimator):
     Methods to write are `fit` and `predict`; `predict_each`, `min_rows` and `initial`
     are optional.
 
+    **Additive models.** A model with ``additive = True`` writes `statistics` of one row and
+    `solve` instead of `fit`, with `merge` and `scale` where its statistics are no
+    plain sums. Then every window costs a merge and a solve instead of a pass over its rows.
+
     Attributes
     ----------
     estimator_type : "regressor" or None
@@ -79,12 +88,23 @@ class WindowModel(BaseEstimator):
         Numeric parameters that shape the computation and must be static.
     checked : bool
         True for the package's own models, whose weight rule is covered by tests.
+    additive : bool
+        Whether the parameters follow from statistics that merge.
+    max_condition : float or None
+        Windows of an additive model with a larger ``FitInfo.condition`` are fitted from their
+        rows instead; None if statistics always do.
+    least_squares : bool
+        Whether it is linear least squares with the hyperparameter ``alpha``, for which windows
+        that advance row by row have a way of their own.
     """
 
     estimator_type: str | None = "regressor"
     target: str = "required"
     structural: tuple[str, ...] = ()
     checked: bool = False
+    additive: bool = False
+    max_condition: float | None = None
+    least_squares: bool = False
     _parameter_constraints: ClassVar[dict[str, list]] = {}
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
@@ -108,7 +128,74 @@ class WindowModel(BaseEstimator):
             Of shapes that do not depend on the number of rows.
         info : FitInfo
         """
-        raise NotImplementedError(f"{type(self).__name__} must define fit(X, y, weight, hyper, start).")
+        if not self.additive:
+            raise NotImplementedError(f"{type(self).__name__} must define fit(X, y, weight, hyper, start).")
+        del start
+        return fold(self, X, y, weight, hyper)
+
+    def prepare(self, X: np.ndarray, hyper: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the features that an additive model's `statistics` get, in NumPy.
+
+        For models whose statistics depend on a hyperparameter: if a model overrides this,
+        each candidate's statistics are computed for themselves, else all share them.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+        hyper : dict of scalars or ndarray
+            One candidate's traced hyperparameters.
+        """
+        del hyper
+        return X
+
+    def statistics(self, x: Any, y: Any, weight: Any) -> Any:
+        """Return the statistics of one row; many rows at a time lie along further axes.
+
+        Parameters
+        ----------
+        x : array of shape (n_features, ...)
+        y : array of shape (...) or (n_outputs, ...), or None
+        weight : array of shape (...)
+            Positive.
+
+        Returns
+        -------
+        statistics : pytree of arrays
+            With the further axes last: compute along the first axis only.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define statistics(x, y, weight).")
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Merge the statistics of two sets of rows, both of positive weight; `left` is older.
+
+        The default adds them. A merge must be associative.
+        """
+        return jax.tree_util.tree_map(lambda a, b: a + b, left, right)
+
+    def scale(self, statistics: Any, factor: Any) -> Any:
+        """Return the statistics for all weights times `factor`, as ages need it.
+
+        The default multiplies them, which is right for sums with weights.
+        """
+        return jax.tree_util.tree_map(lambda a: a * factor, statistics)
+
+    def solve(self, statistics: Any, hyper: dict[str, Any]) -> tuple[Any, FitInfo]:
+        """Return a window's parameters from its statistics.
+
+        Parameters
+        ----------
+        statistics : pytree of arrays
+            As `statistics` returns them, with many windows along the further axes.
+        hyper : dict of scalars or arrays
+            The traced hyperparameters, by name.
+
+        Returns
+        -------
+        params : pytree of arrays
+            With the further axes last.
+        info : FitInfo
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define solve(statistics, hyper).")
 
     def predict(self, params: Any, X: Any) -> Any:
         """Predict rows from one window's parameters.
@@ -168,6 +255,16 @@ class WindowModel(BaseEstimator):
         """Say whether a parameter is declared to be a number: then True counts as 1, as in scikit-learn."""
         return any(isinstance(c, Interval) for c in self._parameter_constraints.get(name, ()))
 
+    @property
+    def has_fit(self) -> bool:
+        """Whether the model has a way to go over a window's rows that is its own."""
+        return type(self).fit is not WindowModel.fit
+
+    @property
+    def shares_statistics(self) -> bool:
+        """Whether all candidates have the same statistics."""
+        return type(self).prepare is WindowModel.prepare
+
     def static_key(self) -> Hashable:
         """Return what identifies the computation: the class and the static parameters."""
         traced = self.hyperparameters()
@@ -191,6 +288,11 @@ class WindowModel(BaseEstimator):
     def described(self) -> str:
         """Name the model's fit for error messages, with its place in the source."""
         return f"{type(self).__name__}.fit" + source_place(type(self).fit)
+
+    def described_solve(self) -> str:
+        """Name an additive model's functions for error messages, with their place in the source."""
+        kind = type(self)
+        return f"{kind.__name__}.statistics{source_place(kind.statistics)} or solve{source_place(kind.solve)}"
 
     def described_predict(self) -> str:
         """Name the model's prediction for error messages, with its place in the source."""

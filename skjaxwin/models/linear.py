@@ -10,7 +10,9 @@ import numpy as np
 
 from skjaxwin._sklearn_private import Interval
 from skjaxwin.kernels.linalg import gram_schmidt, minimum_norm
+from skjaxwin.kernels.moments import merge_products, row_products, scale_products
 from skjaxwin.models._base import FitInfo, WindowModel
+from skjaxwin.models._normal_equations import solve_products
 
 __all__ = ["Linear"]
 
@@ -65,6 +67,10 @@ class Linear(WindowModel):
     """
 
     checked = True
+    additive = True
+    least_squares = True
+    # The square of it times the rounding is what normal equations lose.
+    max_condition = 300.0
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],
@@ -120,7 +126,33 @@ class Linear(WindowModel):
         intercept = mean[k:] * size[k:] - coef @ (mean[:k] * size[:k])
         if y.ndim == 1:
             coef, intercept = coef[0], intercept[0]
-        return {"coef": coef, "intercept": intercept}, FitInfo(determined=determined)
+        info = FitInfo(determined=determined, condition=_condition(R[:, :k], jnp.all(independent | (penalty > 0))))
+        return {"coef": coef, "intercept": intercept}, info
+
+    def statistics(self, x: Any, y: Any, weight: Any) -> Any:
+        """Return the cross products of one row's features and targets; see `WindowModel.statistics`."""
+        targets = y[None] if y.ndim == weight.ndim else y
+        return row_products(jnp.concatenate([x, targets]), weight, n_targets=len(targets))
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Merge two sets of rows."""
+        return merge_products(left, right)
+
+    def scale(self, statistics: Any, factor: Any) -> Any:
+        """Multiply all weights by a factor."""
+        return scale_products(statistics, factor)
+
+    def solve(self, statistics: Any, hyper: dict[str, Any]) -> tuple[Any, FitInfo]:
+        """Solve a window's normal equations, centred and scaled; see `WindowModel.solve`."""
+        return solve_products(statistics, hyper["alpha"], self.fit_intercept)[:2]
+
+    def error_parts(self, statistics: Any, hyper: dict[str, Any]) -> Any:
+        """Return what standard errors are made of, besides the number of rows."""
+        return solve_products(statistics, hyper["alpha"], self.fit_intercept)[2]
+
+    def solved(self, condition: Any) -> FitInfo:
+        """Describe fits by normal equations."""
+        return FitInfo(condition=condition)
 
     def predict(self, params: Any, X: Any) -> Any:
         """Return ``X coef' + intercept``."""
@@ -131,3 +163,11 @@ class Linear(WindowModel):
         coef, intercept = params["coef"], params["intercept"]
         rows = X[:, None, :] if coef.ndim == 3 else X
         return (rows * coef).sum(-1) + intercept
+
+
+def _condition(R: Any, regular: Any) -> Any:
+    """Return the root of the largest variance inflation factor, from the triangular factor."""
+    k, dtype = R.shape[0], R.dtype
+    inverse = minimum_norm(jnp.concatenate([R, jnp.eye(k, dtype=dtype)], axis=1)).T
+    inflation = jnp.sum(R * R, axis=0) * jnp.sum(inverse * inverse, axis=1)
+    return jnp.where(regular, jnp.sqrt(jnp.maximum(jnp.max(inflation), 1)), jnp.inf)

@@ -1,0 +1,364 @@
+"""Additive models: every window at the price of a merge and a solve.
+
+Groups of windows (`kernels.groups`) are the lanes of a kernel. Each lane merges rows
+backwards and forwards from the rows that its windows share, keeps what it has after each row,
+and then puts every window together from two or three of these statistics. A window's result
+therefore depends on its own rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin.kernels import compile as compiling
+from skjaxwin.kernels.groups import BLOCK, Groups, make_groups
+from skjaxwin.kernels.linalg import lapack_can_block, row_of
+from skjaxwin.kernels.scan import Layout, Rows
+from skjaxwin.kernels.shapes import bucket, pad_rows
+from skjaxwin.kernels.tracing import trace
+
+__all__ = ["fit_additive"]
+
+# Statistics of all steps that fit into the caches ran fastest.
+_CACHE_BYTES = 8 * 2**20
+_MAX_LANES = 128
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The fixed sizes of the kernel that goes through groups."""
+
+    lanes: int
+    steps: int
+    windows: int
+    grid: int
+
+
+def fit_additive(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    *,
+    capacity: int,
+    max_memory: float,
+    errors: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Fit an additive model on every window for every hyperparameter.
+
+    Parameters
+    ----------
+    model : WindowModel
+        With ``statistics``, ``merge``, ``scale`` and ``solve``.
+    hyper : dict of ndarray of shape (n_candidates, ...)
+    rows : Rows
+        The data in time order.
+    starts, stops : ndarray of shape (n_windows,)
+        Half-open row bounds, both ascending; every window has a row.
+    capacity : int
+        Rows are padded to this many.
+    max_memory : float
+        Bytes of temporary memory.
+    errors : bool
+        Whether to return what standard errors are made of, too.
+
+    Returns
+    -------
+    params, info, errors : pytrees of ndarray
+        Leading axes (n_windows, n_candidates); `errors` is None unless asked for.
+    """
+    dtype, layout = rows.X.dtype, Layout.of(rows)
+    n_candidates = len(next(iter(hyper.values()))) if hyper else 1
+    grid = 1 if n_candidates == 1 else bucket(n_candidates, minimum=4)
+    table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
+    groups = make_groups(starts, stops)
+    whole = bool((groups.middle_stop > groups.middle_start).any())
+    shapes = tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items()))
+    key = (model.static_key(), shapes, layout, dtype.str, capacity)
+    steps, windows = (bucket(int(n.max())) for n in (np.maximum(groups.back, groups.front), groups.count))
+
+    def make() -> tuple[Any, _Shape, bool]:
+        return _make(model.static_copy(), hyper, layout, dtype, (steps, windows, grid), max_memory, errors, whole)
+
+    compiled, shape, exclusive = compiling.cached(
+        ("groups", *key, steps, windows, grid, errors, whole, max_memory), make
+    )
+    pick = np.minimum(np.arange(grid), n_candidates - 1)  # the last candidate fills the grid up
+    candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
+    placed = compiling.place(table, dtype)
+    middles = _middles(model, key, layout, placed, groups, capacity, dtype, exclusive) if whole else None
+    return _run(compiled, shape, exclusive, placed, groups, starts, stops, middles, candidates, n_candidates, dtype)
+
+
+def _run(
+    compiled: Any,
+    shape: _Shape,
+    exclusive: bool,
+    table: Any,
+    groups: Groups,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    middles: Any,
+    candidates: dict[str, np.ndarray],
+    n_candidates: int,
+    dtype: np.dtype,
+) -> Any:
+    """Go through all groups, some lanes at a time, and put the windows in order."""
+    n_groups, n_windows = len(groups.first), len(starts)
+    result: list[Any] = []
+
+    def one_call(low: int) -> Any:
+        lane = np.minimum(np.arange(low, low + shape.lanes), n_groups - 1)
+        window = groups.first[lane] + np.minimum(np.arange(shape.windows)[:, None], groups.count[lane] - 1)
+        bounds = {
+            "start": groups.middle_start[lane],
+            "stop": groups.middle_stop[lane],
+            "back": groups.middle_start[lane] - starts[window],
+            "front": stops[window] - groups.middle_stop[lane],
+            "steps": np.array([groups.back[lane].max(), groups.front[lane].max(), groups.count[lane].max()]),
+        }
+        bounds = {name: array.astype(np.int32) for name, array in bounds.items()}
+        middle = jax.tree_util.tree_map(lambda a: a[..., lane], middles)
+        out = compiling.run(compiled, table, bounds, middle, candidates, dtype=dtype, exclusive=exclusive)
+        return low, out
+
+    def keep(low: int, out: Any) -> None:
+        leaves, structure = jax.tree_util.tree_flatten(out)
+        if not result:
+            whole = [np.empty((n_windows, n_candidates, *a.shape[3:]), a.dtype) for a in leaves]
+            result.append((whole, structure))
+        for whole, part in zip(result[0][0], leaves, strict=True):
+            for i, g in enumerate(range(low, min(low + shape.lanes, n_groups))):
+                first, count = groups.first[g], groups.count[g]
+                whole[first : first + count] = part[:count, i, :n_candidates]
+
+    for low, out in compiling.run_many(one_call, range(0, n_groups, shape.lanes), exclusive=exclusive):
+        keep(low, out)
+    return jax.tree_util.tree_unflatten(result[0][1], result[0][0])
+
+
+def _make(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    layout: Layout,
+    dtype: np.dtype,
+    sizes: tuple[int, int, int],
+    max_memory: float,
+    errors: bool,
+    whole: bool,
+) -> tuple[Any, _Shape, bool]:
+    """Choose the lanes by memory and define the kernel."""
+    steps, windows, grid = sizes
+
+    def solve(statistics: Any, one: Any) -> Any:
+        params, info = model.solve(statistics, one)
+        return params, info, model.error_parts(statistics, one) if errors else None
+
+    def one_lane(table: Any, one: Any) -> Any:
+        statistics = _row_statistics(model, layout, table[:1])[0]
+        return statistics, solve(statistics, one)
+
+    row = jax.ShapeDtypeStruct((1, layout.n_columns), dtype)
+    one = {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()}
+    traced = trace(one_lane, row, one, dtype=dtype, what=model.described_solve())
+    statistic_bytes, result_bytes = (_bytes(part) for part in traced.result)
+    lane_bytes = 2 * steps * statistic_bytes + windows * grid * result_bytes
+    lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
+    lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
+    shape = _Shape(lanes, steps, windows, grid)
+    compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups")
+    return compiled, shape, lapack_can_block(traced.primitives)
+
+
+def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: bool) -> Any:
+    """Return the function of one call: the groups of all lanes."""
+
+    def fit_groups(table: Any, bounds: Any, middle: Any, candidates: Any) -> Any:
+        n_back, n_front, n_windows = (bounds["steps"][i] for i in range(3))
+        before, after = bounds["start"] - 1, bounds["stop"]
+        pivot_age = _ages(layout, table[jnp.maximum(before, 0)])
+        backward = _grow(model, layout, table, before, -1, n_back, shape.steps, pivot_age)
+        forward = _grow(model, layout, table, after, 1, n_front, shape.steps, None)
+        newest_age = _ages(layout, table[jnp.maximum(after - 1, 0)])
+
+        def window(j: Any) -> Any:
+            back, front = row_of(bounds["back"], j), row_of(bounds["front"], j)
+            total, filled = _pick(backward, back), back > 0
+            age = _ages(layout, table[jnp.maximum(after + front - 1, 0)])
+            total = _faded(model, total, pivot_age, age)
+            if whole:
+                full = bounds["stop"] > bounds["start"]
+                total = _join(model, total, filled, _faded(model, middle, newest_age, age), full)
+                filled = filled | full
+            return _join(model, total, filled, _pick(forward, front), front > 0)
+
+        def fitted(statistics: Any) -> Any:
+            if shape.grid == 1:
+                one = jax.tree_util.tree_map(lambda a: a[0], candidates)
+                found = jax.tree_util.tree_map(lambda a: a[None], solve(statistics, one))
+            else:
+                found = lax.map(lambda one: solve(statistics, one), candidates)
+            return jax.tree_util.tree_map(lambda a: jnp.moveaxis(a, -1, 0), found)
+
+        like = jax.eval_shape(lambda: fitted(window(jnp.int32(0))))
+        out = jax.tree_util.tree_map(lambda a: jnp.zeros((shape.windows, *a.shape), a.dtype), like)
+
+        def step(j: Any, out: Any) -> Any:
+            return _store(out, fitted(window(j)), j)
+
+        return lax.fori_loop(jnp.int32(0), n_windows, step, out)
+
+    return fit_groups
+
+
+def _grow(model: Any, layout: Layout, table: Any, first: Any, sign: int, n: Any, steps: int, pivot_age: Any) -> Any:
+    """Merge row after row, and return the statistics after each: leading axis steps.
+
+    Backwards, weights are relative to the newest row, which comes first; forwards, to the
+    row just merged, so that they stay in range however short the half-life.
+    """
+    last_row = table.shape[0] - 1
+
+    def row(t: Any) -> tuple[Any, Any]:
+        # Lanes that have no row left repeat one: nothing of what they get is picked.
+        return _row_statistics(model, layout, table[jnp.clip(first + sign * t, 0, last_row)])
+
+    statistics, age = row(jnp.int32(0))
+    out = jax.tree_util.tree_map(lambda a: jnp.zeros((steps, *a.shape), a.dtype), statistics)
+    out = _store(out, statistics, jnp.int32(0))
+
+    def step(t: Any, state: Any) -> Any:
+        statistics, age, out = state
+        one, its_age = row(t)
+        if sign > 0:
+            statistics = _faded(model, statistics, age, its_age)
+        else:
+            one = _faded(model, one, its_age, pivot_age)
+        statistics = model.merge(statistics, one)
+        return statistics, its_age, _store(out, statistics, t)
+
+    return lax.fori_loop(jnp.int32(1), n, step, (statistics, age, out))[2]
+
+
+def _row_statistics(model: Any, layout: Layout, rows: Any) -> tuple[Any, Any]:
+    """Return the statistics of one row in each lane, and its age."""
+    columns = rows.T
+    k, y = layout.n_features, None
+    if layout.has_target:
+        y = columns[k] if layout.n_outputs is None else columns[k : layout.weight_column]
+    return model.statistics(columns[:k], y, columns[layout.weight_column]), _ages(layout, rows)
+
+
+def _ages(layout: Layout, rows: Any) -> Any:
+    return rows[:, -2:] if layout.has_age else None
+
+
+def _faded(model: Any, statistics: Any, age: Any, newer: Any) -> Any:
+    """Make weights relative to a newer row's time."""
+    if age is None:
+        return statistics
+    high, low = (age - newer).T
+    return model.scale(statistics, jnp.exp2(high + low))
+
+
+def _pick(series: Any, n: Any) -> Any:
+    """Return what each lane had after n rows (anything for n = 0)."""
+    index = jnp.maximum(n - 1, 0)
+
+    def pick(array: Any) -> Any:
+        shaped = index.reshape((1,) * (array.ndim - 1) + (-1,))
+        return jnp.take_along_axis(array, shaped, axis=0, mode="promise_in_bounds")[0]
+
+    return jax.tree_util.tree_map(pick, series)
+
+
+def _join(model: Any, left: Any, left_filled: Any, right: Any, right_filled: Any) -> Any:
+    """Merge two statistics of which either may stand for no rows."""
+    both = model.merge(left, right)
+
+    def choose(merged: Any, a: Any, b: Any) -> Any:
+        return jnp.where(left_filled & right_filled, merged, jnp.where(left_filled, a, b))
+
+    return jax.tree_util.tree_map(choose, both, left, right)
+
+
+def _store(series: Any, values: Any, position: Any) -> Any:
+    def put(whole: Any, one: Any) -> Any:
+        start = (position,) + (jnp.int32(0),) * one.ndim
+        return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
+
+    return jax.tree_util.tree_map(put, series, values)
+
+
+def _middles(
+    model: Any, key: Any, layout: Layout, table: Any, groups: Groups, capacity: int, dtype: Any, exclusive: bool
+) -> Any:
+    """Return the statistics of the rows that the windows of each group share: trailing axis groups."""
+    size = bucket(len(groups.first))
+    first, stop = (
+        pad_rows(bound // BLOCK, size).astype(np.int32) for bound in (groups.middle_start, groups.middle_stop)
+    )
+    # A meeting point of two halves is no multiple of the block: no blocks then.
+    stop[: len(groups.first)] = np.where(groups.middle_stop > groups.middle_start, stop[: len(groups.first)], 0)
+    compiled = compiling.cached(
+        ("middles", *key, size),
+        lambda: compiling.kernel(_make_middles(model.static_copy(), layout, capacity), "sum_blocks"),
+    )
+    return compiling.run(compiled, table, first, np.maximum(stop - first, 0), dtype=dtype, exclusive=exclusive)
+
+
+def _make_middles(model: Any, layout: Layout, capacity: int) -> Any:
+    """Return the function that merges ranges of whole blocks, by doubling."""
+    n_blocks = max(capacity // BLOCK, 1)
+    levels = n_blocks.bit_length()
+
+    def sum_blocks(table: Any, first: Any, length: Any) -> Any:
+        block = jnp.arange(n_blocks, dtype=jnp.int32)
+        top = table.shape[0] - 1
+
+        def row(t: Any) -> tuple[Any, Any]:
+            return _row_statistics(model, layout, table[jnp.minimum(block * BLOCK + t, top)])
+
+        def merge_row(t: Any, state: Any) -> Any:
+            statistics, age = state
+            one, its_age = row(t)
+            return model.merge(_faded(model, statistics, age, its_age), one), its_age
+
+        runs, _ = lax.fori_loop(jnp.int32(1), jnp.int32(BLOCK), merge_row, row(jnp.int32(0)))
+        ages = _ages(layout, table[jnp.minimum((block + 1) * BLOCK - 1, top)])
+
+        def age_of(last: Any) -> Any:
+            return None if ages is None else ages[jnp.clip(last, 0, n_blocks - 1)]
+
+        def double(level: Any, state: Any) -> Any:
+            """From runs of 2**level blocks to runs twice as long; ranges take those of their binary digits."""
+            runs, total, filled, position = state
+            span = jnp.left_shift(jnp.int32(1), level)
+            wanted = (jnp.right_shift(length, level) & 1) == 1
+            at = jnp.minimum(position, n_blocks - 1)
+            taken = jax.tree_util.tree_map(lambda a: a[..., at], runs)
+            end = jnp.where(wanted, position + span, position) - 1
+            total = _join(model, _faded(model, total, age_of(position - 1), age_of(end)), filled, taken, wanted)
+            later = jnp.minimum(block + span, n_blocks - 1)
+            right = jax.tree_util.tree_map(lambda a: a[..., later], runs)
+            left = _faded(model, runs, age_of(block + span - 1), age_of(block + 2 * span - 1))
+            position = jnp.where(wanted, position + span, position)
+            return model.merge(left, right), total, filled | wanted, position
+
+        nothing = jax.tree_util.tree_map(lambda a: a[..., jnp.zeros_like(first)], runs)
+        state = runs, nothing, jnp.zeros(first.shape, bool), first
+        return lax.fori_loop(jnp.int32(0), jnp.int32(levels), double, state)[1]
+
+    return sum_blocks
+
+
+def _bytes(tree: Any) -> int:
+    leaves = jax.tree_util.tree_leaves(tree)
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)

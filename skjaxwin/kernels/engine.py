@@ -1,0 +1,235 @@
+"""Which way each window is fitted: from its rows, from merged statistics, or in lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from skjaxwin.kernels.additive import fit_additive
+from skjaxwin.kernels.lanes import LaneFit, fit_lanes
+from skjaxwin.kernels.scan import Rows, refit_windows
+from skjaxwin.kernels.shapes import bucket
+
+__all__ = ["fit_windows"]
+
+# Below so many rows in all windows together, passes over them cost less than another compile.
+_FEW_ROWS = 2**20
+# A lane must not start where hardly more rows than unknowns make the inverse large.
+_ROWS_PER_UNKNOWN = 4
+_FIRST_ROWS = 48
+_MAX_FEATURES = 128
+_MIN_WINDOWS = 256
+_FEW_REFIT = 4096
+_CLOSE_FIT = 1e-5
+
+
+def fit_windows(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    *,
+    max_rows: int | None,
+    capacity: int,
+    max_memory: float,
+    algorithm: str = "auto",
+    errors: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Fit a model on every window for every hyperparameter.
+
+    Parameters
+    ----------
+    model : WindowModel
+        What to fit.
+    hyper : dict of ndarray of shape (n_candidates, ...)
+        The traced hyperparameters.
+    rows : Rows
+        The data in time order, all floats of one dtype.
+    starts, stops : ndarray of shape (n_windows,)
+        Half-open row bounds, both ascending; every window has a row.
+    max_rows : int or None
+        A bound on the rows of one window; None for expanding windows.
+    capacity : int
+        Rows are padded to this many.
+    max_memory : float
+        Bytes of temporary memory.
+    algorithm : {"auto", "exact", "refit"}
+        "refit" goes over the rows of each window, "exact" merges statistics, "auto"
+        chooses, and takes lanes where windows advance row by row.
+    errors : bool
+        Whether to return what standard errors are made of, where the model has it.
+
+    Returns
+    -------
+    params : pytree of ndarray
+        Leading axes (n_windows, n_candidates).
+    info : FitInfo of ndarray of shape (n_windows, n_candidates)
+    parts : dict of ndarray or None
+        What the model's ``error_parts`` returns; NaN for windows that were fitted from their rows.
+    """
+    width = capacity if max_rows is None else min(max_rows, capacity)
+    few = len(starts) * min(width, len(rows.X)) <= _FEW_ROWS and model.has_fit
+    if algorithm == "refit" or not model.additive or (algorithm == "auto" and few):
+        return *_refit(model, hyper, rows, starts, stops, max_rows, capacity, max_memory), None
+
+    dtype = rows.X.dtype
+    double = Rows(*(None if part is None else part.astype(np.float64, copy=False) for part in rows))
+    result = _from_statistics(model, hyper, double, starts, stops, capacity, max_memory, algorithm, errors)
+    params, info, parts = jax.tree_util.tree_map(
+        lambda a: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a, result
+    )
+    bad = _untrusted(model, info, parts)
+    if bad.any():
+        pick = np.flatnonzero(bad)
+        longest = int((stops[pick] - starts[pick]).max())
+        again, its_info = _refit(model, hyper, rows, starts[pick], stops[pick], longest, capacity, max_memory)
+        params = _overwrite(params, again, pick)
+        info = _overwrite(_like(info, its_info), its_info, pick)
+        if parts is not None:
+            for part in parts.values():
+                part[pick] = np.nan
+    return params, info, parts
+
+
+def _refit(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    max_rows: int | None,
+    capacity: int,
+    max_memory: float,
+) -> Any:
+    """Fit windows from their rows; a few of them, most often the first ones, without padding all others."""
+    low, high = int(starts[0]), int(stops[-1])
+    if high - low <= min(_FEW_REFIT, len(rows.X) // 2):
+        capacity = bucket(high - low)
+        rows = Rows(*(None if part is None else part[low:high] for part in rows))
+        starts, stops = starts - low, stops - low
+    return refit_windows(model, hyper, rows, starts, stops, max_rows=max_rows, capacity=capacity, max_memory=max_memory)
+
+
+def _from_statistics(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    capacity: int,
+    max_memory: float,
+    algorithm: str,
+    errors: bool,
+) -> Any:
+    """Fit by merged statistics, in lanes where that can be done."""
+    options: dict[str, Any] = {"capacity": capacity, "max_memory": max_memory, "errors": errors}
+    if not model.shares_statistics:
+        return _one_by_one(model, hyper, rows, starts, stops, options)
+    first = _first_lane_window(model, hyper, rows, starts, stops) if algorithm == "auto" else None
+    if first is None:
+        return fit_additive(model, hyper, rows, starts, stops, **options)
+    weight = None if bool((rows.weight == 1).all()) else rows.weight
+    target = rows.y if rows.y.ndim == 2 else rows.y[:, None]
+    fit = fit_lanes(
+        rows.X,
+        target,
+        weight,
+        starts,
+        stops,
+        first=first,
+        alpha=float(hyper["alpha"][0]),
+        fit_intercept=bool(model.fit_intercept),
+        errors=errors,
+    )
+    return _with_the_rest(model, hyper, rows, starts, stops, first, fit, options)
+
+
+def _one_by_one(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    options: dict[str, Any],
+) -> Any:
+    """Fit each candidate with statistics of its own."""
+    results = []
+    for i in range(len(next(iter(hyper.values())))):
+        one = {name: values[i : i + 1] for name, values in hyper.items()}
+        X = model.prepare(rows.X, {name: values[0] for name, values in one.items()})
+        results.append(fit_additive(model, one, rows._replace(X=X), starts, stops, **options))
+    return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts, axis=1), *results)
+
+
+def _first_lane_window(
+    model: Any, hyper: dict[str, np.ndarray], rows: Rows, starts: np.ndarray, stops: np.ndarray
+) -> int | None:
+    """Return the first window from which on lanes can go, None if they cannot."""
+    if not model.least_squares or len(hyper["alpha"]) > 1 or rows.age is not None or rows.X.shape[1] > _MAX_FEATURES:
+        return None
+    if len(starts) > 1 and (np.diff(starts).max() > 1 or np.diff(stops).max() > 1):
+        return None
+    enough = stops - starts >= max(_ROWS_PER_UNKNOWN * (rows.X.shape[1] + 1), _FIRST_ROWS)
+    first = int(np.argmax(enough))
+    return first if enough[first] and len(starts) - first > _MIN_WINDOWS else None
+
+
+def _with_the_rest(
+    model: Any,
+    hyper: dict[str, np.ndarray],
+    rows: Rows,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    first: int,
+    fit: LaneFit,
+    options: dict[str, Any],
+) -> Any:
+    """Complete what lanes could fit: other lanes by merges, and the first windows from their rows."""
+    coef, intercept = fit.coef, fit.intercept
+    if rows.y.ndim == 1:
+        coef, intercept = coef[:, 0], intercept[:, 0]
+    params = {"coef": coef[:, None], "intercept": intercept[:, None]}
+    info = model.solved(fit.condition[:, None])
+    parts = None if fit.parts is None else {name: part[:, None] for name, part in fit.parts.items()}
+    missed = first + np.flatnonzero(~fit.good[first:])
+    if len(missed):
+        exact = fit_additive(model, hyper, rows, starts[missed], stops[missed], **options)
+        params, info, parts = _overwrite((params, info, parts), exact, missed)
+    return params, info, parts
+
+
+def _untrusted(model: Any, info: Any, parts: Any) -> np.ndarray:
+    """Say of which windows some candidate's statistics have lost too many digits."""
+    if model.max_condition is None or info.condition is None:
+        return np.zeros(0, bool)
+    bad = ~(info.condition <= model.max_condition)
+    if parts is not None:
+        # Residuals as the small difference of large sums.
+        close = parts["rss"] < _CLOSE_FIT * parts["tss"]
+        bad |= close.reshape(*bad.shape, -1).any(axis=-1)
+    return bad.any(axis=1)
+
+
+def _overwrite(whole: Any, part: Any, pick: np.ndarray) -> Any:
+    """Put the results of some windows among those of all."""
+
+    def put(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a[pick] = b
+        return a
+
+    return jax.tree_util.tree_map(put, whole, part)
+
+
+def _like(info: Any, other: Any) -> Any:
+    """Give an info the fields that another has: a fit from statistics is determined, and takes one step."""
+    known = {}
+    for name in info._fields:
+        mine, its = getattr(info, name), getattr(other, name)
+        if mine is None and its is not None:
+            shape = info.condition.shape
+            mine = np.ones(shape, its.dtype)
+        known[name] = mine
+    return info._replace(**known)

@@ -1,0 +1,80 @@
+"""Groups of consecutive windows that can share work: NumPy only.
+
+All windows of a group overlap in a range of rows. Row sums that grow backwards from one end
+of that range and forwards from its other end, together with the sum over what lies between,
+give every window of the group without a subtraction: the scheme of van Herk (1992) and of
+Gil and Werman (1993), for windows of any bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["BLOCK", "Groups", "make_groups"]
+
+# Rows of one block between the two ends; and rows or windows by which a group may grow.
+BLOCK = 128
+_REACH = 256
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which windows go together, and where their shared rows lie.
+
+    Attributes
+    ----------
+    first, count : ndarray of shape (n_groups,)
+        The first window of each group and how many there are.
+    middle_start, middle_stop : ndarray of shape (n_groups,)
+        Rows that all windows of the group hold: whole blocks of `BLOCK` rows, or none. A window
+        ``[start, stop)`` is ``[start, middle_start)``, these, and ``[middle_stop, stop)``.
+    back, front : ndarray of shape (n_groups,)
+        The most rows before and after the middle that a window of the group holds.
+    """
+
+    first: np.ndarray
+    count: np.ndarray
+    middle_start: np.ndarray
+    middle_stop: np.ndarray
+    back: np.ndarray
+    front: np.ndarray
+
+
+def make_groups(starts: np.ndarray, stops: np.ndarray) -> Groups:
+    """Group windows.
+
+    Parameters
+    ----------
+    starts, stops : ndarray of shape (n_windows,)
+        Half-open row bounds, both ascending; no window is empty.
+
+    Returns
+    -------
+    groups : Groups
+        Every window is in one group, in order.
+    """
+    n_windows = len(starts)
+    window = np.arange(n_windows)
+    # The window after the last one that can join the group which begins at each window.
+    after = np.minimum(np.searchsorted(starts, np.minimum(stops, starts + _REACH), side="right"), window + _REACH)
+    after = np.minimum(after, np.searchsorted(stops, stops + _REACH, side="right"))
+    hops, first = after.tolist(), [0]
+    while hops[first[-1]] < n_windows:
+        first.append(hops[first[-1]])
+    begin = np.array(first)
+    last = np.append(begin[1:], n_windows) - 1
+    low, high = starts[last], stops[begin]  # rows [low, high) are in all windows
+    middle_start, middle_stop = -(-low // BLOCK) * BLOCK, high // BLOCK * BLOCK
+    none = middle_start >= middle_stop
+    meeting = (low + high) // 2
+    middle_start, middle_stop = np.where(none, meeting, middle_start), np.where(none, meeting, middle_stop)
+    return Groups(
+        begin,
+        last - begin + 1,
+        middle_start,
+        middle_stop,
+        middle_start - starts[begin],
+        stops[last] - middle_stop,
+    )

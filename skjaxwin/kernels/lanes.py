@@ -1,0 +1,318 @@
+"""Least squares on consecutive windows: lanes that advance in lockstep, and are checked.
+
+Time is cut into lanes. Each starts from the exact solution of its first window and goes on
+window by window: the row that arrives and the row that leaves are one change of rank two of
+the inverse cross products (Sherman, Morrison and Woodbury). A lane goes one window further
+than it has to, where the exact solution is known again. Rounding that entered anywhere in a
+lane is still there at its end, since adding and removing rows leaves an error of the cross
+products as it is: so the end tells of the whole lane. Lanes that miss the tolerance are
+reported, for a path that keeps no state.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin.kernels import compile as compiling
+from skjaxwin.kernels.lane_state import LaneState, deviation, exact_state
+from skjaxwin.kernels.linalg import row_of
+from skjaxwin.kernels.ranges import range_products
+
+__all__ = ["LaneFit", "fit_lanes"]
+
+_STEPS = 416
+# Lanes shorter than this do not pay for their exact start.
+_USUAL_STEPS = 400
+# Relative to the size that a coefficient can have, given the spread of the data.
+_TOLERANCE = 4e-13
+
+
+class LaneFit(NamedTuple):
+    """Least squares of each window, in the caller's units.
+
+    Attributes
+    ----------
+    good : ndarray of bool of shape (n_windows,)
+        False where the lane missed the tolerance: then nothing else here is to be used.
+    coef : ndarray of shape (n_windows, m, k)
+    intercept : ndarray of shape (n_windows, m)
+    condition : ndarray of shape (n_windows,)
+        Root of the largest variance inflation factor.
+    parts : dict or None
+        What standard errors are made of: ``rss`` and ``tss`` (n_windows, m), ``slopes``
+        (n_windows, k), ``constant`` (n_windows,).
+    """
+
+    good: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    condition: np.ndarray
+    parts: dict[str, np.ndarray] | None
+
+    def since(self, first: int) -> LaneFit:
+        """Return views of the windows from `first` on."""
+        parts = None if self.parts is None else {name: part[first:] for name, part in self.parts.items()}
+        coef, intercept, condition = self.coef[first:], self.intercept[first:], self.condition[first:]
+        return LaneFit(self.good[first:], coef, intercept, condition, parts)
+
+
+def lanes_at_once(p: int) -> int:
+    """Return how many lanes share a step: more where a step is small, as many as the caches hold else."""
+    return 128 if p <= 12 else 64 if p <= 24 else 32
+
+
+def fit_lanes(
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    *,
+    first: int,
+    alpha: float,
+    fit_intercept: bool,
+    errors: bool,
+) -> LaneFit:
+    """Fit windows of which each gains and loses at most one row against the one before.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, k), float64
+    y : ndarray of shape (n_rows, m), float64
+    weight : ndarray of shape (n_rows,) or None
+        None for ones.
+    starts, stops : ndarray of shape (n_windows,)
+        Half-open row bounds.
+    first : int
+        Windows before this one are left alone: NaN, with an infinite condition.
+    alpha : float
+    fit_intercept : bool
+    errors : bool
+        Whether to return `LaneFit.parts`.
+    """
+    k, m = X.shape[1], y.shape[1]
+    whole = _empty(len(starts), first, k, m, errors)
+    fit, starts, stops = whole.since(first), starts[first:], stops[first:]
+    n_windows = len(starts)
+    p = k + fit_intercept
+    side = lanes_at_once(p)
+    calls = max(1, -(-n_windows // (side * _USUAL_STEPS)))
+    steps = -(-n_windows // (side * calls))
+    n_lanes = -(-n_windows // steps)
+    edge = np.minimum(np.arange(n_lanes + 1) * steps, n_windows - 1)
+    leaving = bool((starts != starts[0]).any())
+
+    table = np.column_stack([X, y])
+    exact = range_products(table, weight, starts[edge], stops[edge])
+    start = exact_state(exact, k, alpha, fit_intercept)
+    key = ("lanes", k, m, weight is not None, fit_intercept, errors, leaving)
+    compiled = compiling.cached(
+        key, lambda: compiling.kernel(_make(k, m, side, fit_intercept, errors, leaving), "fit_lanes")
+    )
+    root = None if weight is None else np.sqrt(weight)
+    arrive, leave = _moves(stops), _moves(starts)
+
+    def one_call(low: int) -> None:
+        with np.errstate(all="ignore"):  # what is not finite misses the tolerance
+            go_through(low)
+
+    def go_through(low: int) -> None:
+        lane = np.minimum(np.arange(low, low + side), n_lanes - 1)
+        window = np.minimum(lane * steps + np.arange(steps + 1)[:, None], n_windows)  # n_windows: no window
+        window[0] = n_windows  # a lane starts with its first window done
+        new = _slice(table, root, arrive[window], side)
+        old = _slice(table, root, leave[window], side) if leaving else None
+        state = LaneState(*(part[..., lane] for part in start))
+        out, end = compiling.run(compiled, new, old, state, np.float64(alpha), np.int32(steps + 1), dtype=np.float64)
+        _collect(fit, out, low, steps, side, n_windows)
+        real = np.arange(low, min(low + side, n_lanes))
+        used = LaneState(*(part[..., : len(real)] for part in state))
+        end = tuple(part[..., : len(real)] for part in end)
+        error = deviation(used, end, exact.take(real + 1), k, alpha, fit_intercept)
+        for i, bad in zip(real, ~(error <= _TOLERANCE), strict=True):  # NaN is bad, too
+            fit.good[i * steps : (i + 1) * steps] = not bad
+
+    for _ in compiling.run_many(one_call, range(0, n_lanes, side)):
+        pass
+    return whole
+
+
+def _moves(bounds: np.ndarray) -> np.ndarray:
+    """Return the row that each window's bound moves over; -1 for none, and once more at the end."""
+    moves = np.full(len(bounds) + 1, -1)
+    moves[1:-1] = np.where(bounds[1:] > bounds[:-1], bounds[1:] - 1, -1)
+    return moves
+
+
+def _slice(table: np.ndarray, root: np.ndarray | None, rows: np.ndarray, side: int) -> Any:
+    """Cut out the rows that one call needs, always as many, and number them anew."""
+    size = side * _STEPS
+    used = rows >= 0
+    low = int(rows.min(where=used, initial=len(table)))
+    low = max(min(low, len(table) - size), 0)
+    index = np.full((_STEPS, side), -1, np.int32)
+    index[: len(rows)] = np.where(used, rows - low, -1)
+
+    def cut(array: np.ndarray | None) -> np.ndarray | None:
+        if array is None or len(array) - low >= size:
+            return None if array is None else array[low : low + size]
+        padded = np.zeros((size, *array.shape[1:]))
+        padded[: len(array) - low] = array[low:]
+        return padded
+
+    return cut(table), cut(root), index
+
+
+def _empty(n_windows: int, first: int, k: int, m: int, errors: bool) -> LaneFit:
+    arrays = {name: np.empty((n_windows, *shape)) for name, shape in _layout(k, m, errors).items()}
+    for name, array in arrays.items():
+        array[:first] = np.inf if name == "condition" else np.nan
+    coef, intercept, condition = (arrays.pop(name) for name in ("coef", "intercept", "condition"))
+    return LaneFit(np.zeros(n_windows, bool), coef, intercept, condition, arrays or None)
+
+
+def _layout(k: int, m: int, errors: bool) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a window's results."""
+    shapes: dict[str, tuple[int, ...]] = {"coef": (m, k), "intercept": (m,), "condition": ()}
+    if errors:
+        shapes |= {"rss": (m,), "tss": (m,), "slopes": (k,), "constant": ()}
+    return shapes
+
+
+def _collect(fit: LaneFit, out: Any, low: int, steps: int, side: int, n_windows: int) -> None:
+    """Write one call's windows, lane after lane, where they belong."""
+    first, last = low * steps, min((low + side) * steps, n_windows)
+    whole, rest = divmod(last - first, steps)
+    names = {"coef": fit.coef, "intercept": fit.intercept, "condition": fit.condition, **(fit.parts or {})}
+    for name, target in names.items():
+        values = out[name]  # (steps, lanes, ...)
+        lanes = target[first : first + whole * steps].reshape(whole, steps, *target.shape[1:])
+        lanes[...] = np.swapaxes(values[:steps, :whole], 0, 1)
+        if rest:
+            target[last - rest : last] = values[:rest, whole]
+
+
+def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving: bool) -> Any:
+    """Return the function of one call: all lanes, step by step.
+
+    Sums are written out and nothing is concatenated or read back from a new inverse: the compiler
+    then makes a few loops over the lanes out of a step.
+    """
+    p = k + fit_intercept
+
+    def advance(new: Any, old: Any, start: Any, alpha: Any, steps: Any) -> Any:
+        unit = 1 / start.unit
+        penalty = alpha * unit[:k] ** 2
+
+        def row(part: Any, step: Any) -> Any:
+            """Return one row times the root of its weight: that root, and the columns."""
+            table, root, index = part
+            index = row_of(index, step)
+            at = jnp.maximum(index, 0)
+            own = jnp.where(index >= 0, 1.0 if root is None else root[at], 0.0)
+            return own, (table[at].T - start.origin) * (unit * own)
+
+        def design(row: Any) -> list[Any]:
+            return [row[0]] * fit_intercept + [row[1][j] for j in range(k)]
+
+        def dot(vector: Any, row: Any) -> Any:
+            # A reduction is computed once; a sum written out would be repeated wherever it is used.
+            x = row[1][:k].reshape(k, *[1] * (vector.ndim - 2), side)
+            total = jnp.sum(vector[fit_intercept:] * x, axis=0)
+            return total + vector[0] * row[0] if fit_intercept else total
+
+        def step(s: Any, state: Any) -> Any:
+            rows, inverse, beta, diagonal, rss, weight, first, second, largest, least, out = state
+            own, columns = rows[0]
+            v, e = _product(inverse, design(rows[0])), columns[k:] - dot(beta, rows[0])
+            weight, first, second = weight + own * own, first + columns * own, second + columns * columns
+            if leaving:
+                own, columns = rows[1]
+                v2, e2 = _product(inverse, design(rows[1])), columns[k:] - dot(beta, rows[1])
+                weight, first, second = weight - own * own, first - columns * own, second - columns * columns
+                a, b, d = 1 + dot(v, rows[0]), dot(v, rows[1]), dot(v2, rows[1]) - 1
+                scale = 1 / (a * d - b * b)
+                g, g2 = (d * v - b * v2) * scale, (a * v2 - b * v) * scale
+                beta = beta + g[:, None] * e[None] + g2[:, None] * e2[None]
+                rss = rss + ((d * e - b * e2) * e + (a * e2 - b * e) * e2) * scale
+                diagonal = diagonal - (v * g + v2 * g2)
+                inverse = inverse - (v[:, None] * g[None] + v2[:, None] * g2[None])
+            else:
+                scale = 1 / (1 + dot(v, rows[0]))
+                g = v * scale
+                beta = beta + g[:, None] * e[None]
+                rss = rss + e * e * scale
+                diagonal = diagonal - v * g
+                inverse = inverse - v[:, None] * g[None]
+            spread = second - first * (first * (1 / weight)) if fit_intercept else second
+            largest, least = jnp.maximum(largest, diagonal), jnp.minimum(least, spread[k:])
+            found = report(inverse, beta, rss, diagonal, spread)
+            out = {name: _put(whole, found[name], s) for name, whole in out.items()}
+            return fetch(s + 1), inverse, beta, diagonal, rss, weight, first, second, largest, least, out
+
+        def fetch(s: Any) -> Any:
+            # One step ahead: what a loop carries is stored, and not gathered again by each of its users.
+            return (row(new, s), row(old, s)) if leaving else (row(new, s),)
+
+        def report(inverse: Any, beta: Any, rss: Any, diagonal: Any, spread: Any) -> dict[str, Any]:
+            """Return a window's results in the caller's units."""
+            scale = 1 / unit[k:]
+            slopes = beta[fit_intercept:] * unit[:k, None] * scale[None]  # (k, m, lanes)
+            inflation = [(spread[j] + penalty[j]) * diagonal[j + fit_intercept] for j in range(k)]
+            found = {
+                "coef": jnp.moveaxis(slopes, 0, 1),
+                "intercept": jnp.zeros_like(rss),
+                "condition": jnp.sqrt(functools.reduce(jnp.maximum, inflation, jnp.ones(side, rss.dtype))),
+            }
+            if fit_intercept:
+                shift = _product(slopes, [start.origin[j] for j in range(k)])
+                found["intercept"] = start.origin[k:] + (beta[0] * scale - shift)
+            if errors:
+                found["rss"], found["tss"] = rss * scale * scale, spread[k:] * scale * scale
+                found["slopes"] = diagonal[fit_intercept:] * unit[:k] * unit[:k]
+                found["constant"] = jnp.zeros_like(diagonal[0])
+                if fit_intercept:
+                    lever = [jnp.ones(side, rss.dtype)] + [-start.origin[j] * unit[j] for j in range(k)]
+                    found["constant"] = _product(_product(inverse, lever), lever)
+            return found
+
+        dtype = start.inverse.dtype
+        out = {name: jnp.zeros((_STEPS, side, *shape), dtype) for name, shape in _layout(k, m, errors).items()}
+        # Kept for itself: reading it out of the new inverse makes the compiler compute that twice.
+        diagonal = jnp.stack([start.inverse[j, j] for j in range(p)])
+        state = (
+            fetch(jnp.int32(0)),
+            start.inverse,
+            start.beta,
+            diagonal,
+            start.rss,
+            start.weight,
+            start.first,
+            start.second,
+            diagonal,
+            jnp.full((m, side), jnp.inf, dtype),
+            out,
+        )
+        _, inverse, beta, _, rss, *_, largest, least, out = lax.fori_loop(jnp.int32(0), steps, step, state)
+        return out, (inverse, beta, rss, largest, least)
+
+    return advance
+
+
+def _put(whole: Any, values: Any, step: Any) -> Any:
+    """Store one step's values, lanes first."""
+    at = (step,) + (jnp.int32(0),) * values.ndim
+    return lax.dynamic_update_slice(whole, jnp.moveaxis(values, -1, 0)[None], at, allow_negative_indices=False)
+
+
+def _product(array: Any, vector: list[Any]) -> Any:
+    """Contract the first axis with a vector, lane by lane."""
+    total = array[0] * vector[0]
+    for j in range(1, len(vector)):
+        total = total + array[j] * vector[j]
+    return total

@@ -1,0 +1,153 @@
+"""Exact cross products of a few ranges of rows, in NumPy: where the lanes start and end.
+
+Plain reference and helper in one: two passes over the rows of a range, and merges only where
+ranges are long.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["RangeProducts", "range_products"]
+
+_BLOCK = 256
+_DIRECT = 4 * _BLOCK
+_BYTES = 32 * 2**20
+
+
+class RangeProducts(NamedTuple):
+    """Weighted means and centred cross products of c columns in each of n ranges.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (n,)
+    origin, mean : ndarray of shape (n, c)
+        The mean is their sum.
+    products : ndarray of shape (n, c, c)
+    """
+
+    weight: np.ndarray
+    origin: np.ndarray
+    mean: np.ndarray
+    products: np.ndarray
+
+    def take(self, index: np.ndarray) -> RangeProducts:
+        return RangeProducts(*(part[index] for part in self))
+
+
+def range_products(
+    columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray
+) -> RangeProducts:
+    """Return the statistics of every range.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_rows, c)
+    weight : ndarray of shape (n_rows,) or None
+        None for ones.
+    starts, stops : ndarray of shape (n,)
+        Half-open row bounds.
+    """
+    if len(starts) > 2 and bool((starts == starts[0]).all() and (np.diff(stops) >= 0).all()):
+        return _growing(columns, weight, int(starts[0]), stops)
+    if int((stops - starts).max()) <= _DIRECT:
+        return _direct(columns, weight, starts, stops)
+    first, last = -(-starts // _BLOCK), stops // _BLOCK
+    inside = first < last
+    first, last = np.where(inside, first, 0), np.where(inside, last, 0)
+    # Without a whole block inside, a range has fewer than two blocks of rows: all of it counts as its end.
+    older = _direct(columns, weight, np.minimum(starts, first * _BLOCK), np.where(inside, first * _BLOCK, 0))
+    newer = _direct(columns, weight, np.where(inside, last * _BLOCK, starts), stops)
+    return _merge(_merge(older, _whole_blocks(columns, weight, first, last)), newer)
+
+
+def _direct(columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray) -> RangeProducts:
+    """Gather the rows of each range and go over them twice."""
+    size = max(int((stops - starts).max()), 1)
+    at_once = max(_BYTES // (8 * size * columns.shape[1]), 1)
+    parts = [
+        _gather(columns, weight, starts[i : i + at_once], stops[i : i + at_once], size)
+        for i in range(0, len(starts), at_once)
+    ]
+    return parts[0] if len(parts) == 1 else RangeProducts(*(np.concatenate(p) for p in zip(*parts, strict=True)))
+
+
+def _gather(
+    columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray, size: int
+) -> RangeProducts:
+    low, full = int(starts[0]), bool((stops - starts == size).all())
+    origin = columns[np.minimum(starts, len(columns) - 1)]
+    row = None
+    if full and bool((np.diff(starts) == size).all()):  # one range after the other: no gather
+        part = columns[low : low + len(starts) * size].reshape(len(starts), size, -1) - origin[:, None]
+        each = None if weight is None else weight[low : low + len(starts) * size].reshape(len(starts), size)
+    else:
+        row = starts[:, None] + np.arange(size)
+        if not full:
+            inside = row < stops[:, None]
+            row = np.where(inside, row, np.minimum(starts, len(columns) - 1)[:, None])
+        part = columns[row]
+        part -= origin[:, None]
+        each = None if weight is None else weight[row]
+        if not full:
+            each = np.where(inside, 1.0 if each is None else each, 0.0)
+    if each is None:
+        total = np.full(len(starts), float(size))
+        mean = part.sum(axis=1) / size
+        part -= mean[:, None]
+        weighted = part
+    else:
+        total = each.sum(axis=1)
+        mean = (each[:, None] @ part)[:, 0] / np.where(total > 0, total, 1)[:, None]
+        part -= mean[:, None]
+        weighted = part * each[:, :, None]
+    return RangeProducts(total, origin, mean, part.transpose(0, 2, 1) @ weighted)
+
+
+def _growing(columns: np.ndarray, weight: np.ndarray | None, start: int, stops: np.ndarray) -> RangeProducts:
+    """Return the statistics of ranges with a common start: each merges the rows since the one before."""
+    edges = np.append(start, stops)
+    parts = range_products(columns, weight, edges[:-1], edges[1:])
+    total = parts.take(np.arange(1))
+    series = [total]
+    for i in range(1, len(stops)):
+        total = _merge(total, parts.take(np.array([i])))
+        series.append(total)
+    return RangeProducts(*(np.concatenate(part) for part in zip(*series, strict=True)))
+
+
+def _merge(left: RangeProducts, right: RangeProducts) -> RangeProducts:
+    """Merge pairs of ranges; one of a pair may be empty."""
+    weight = left.weight + right.weight
+    safe = np.where(weight > 0, weight, 1)
+    share, rest = (right.weight / safe)[:, None], (left.weight / safe)[:, None]
+    difference = (right.origin - left.origin) + (right.mean - left.mean)
+    heavier = share > 0.5
+    mean = np.where(heavier, right.mean - difference * rest, left.mean + difference * share)
+    outer = difference[:, :, None] * (difference * share * left.weight[:, None])[:, None]
+    return RangeProducts(
+        weight, np.where(heavier, right.origin, left.origin), mean, left.products + right.products + outer
+    )
+
+
+def _whole_blocks(columns: np.ndarray, weight: np.ndarray | None, first: np.ndarray, last: np.ndarray) -> RangeProducts:
+    """Merge ranges of whole blocks by doubling: each takes the runs of its length's binary digits."""
+    n_blocks = max(int(last.max()), 1)
+    block = np.arange(n_blocks)
+    runs = _direct(columns, weight, block * _BLOCK, np.minimum((block + 1) * _BLOCK, len(columns)))
+    total = runs.take(np.zeros_like(first))._replace(weight=np.zeros(len(first)))
+    total = total._replace(products=np.zeros_like(total.products))
+    position, length, span = first.copy(), last - first, 1
+    while span <= length.max():
+        wanted = (length & span) > 0
+        taken = runs.take(np.minimum(position, n_blocks - 1))
+        merged = _merge(total, taken)
+        total = RangeProducts(
+            *(np.where(wanted.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(merged, total, strict=True))
+        )
+        position += np.where(wanted, span, 0)
+        runs = _merge(runs, runs.take(np.minimum(block + span, n_blocks - 1)))
+        span *= 2
+    return total

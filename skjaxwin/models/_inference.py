@@ -1,0 +1,150 @@
+"""Standard errors of least squares: from the rows of a window, or from what statistics left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin.kernels.linalg import gram_schmidt, minimum_norm
+from skjaxwin.models._base import FitInfo, WindowModel
+from skjaxwin.models.linear import Linear
+
+__all__ = ["LinearErrors", "errors_from_parts"]
+
+
+class LinearErrors(WindowModel):
+    r"""Standard errors and R² of `Linear` in one window, from its rows.
+
+    With :math:`Z` the design, :math:`W` the weights, :math:`e` the residuals and
+    :math:`P = (Z' W Z)^{-1}`, the covariance of the coefficients is
+
+    * "nonrobust": :math:`P \, e' W e / (n - p)`;
+    * "HC0": :math:`P (\sum_t s_t s_t') P` with the scores :math:`s_t = w_t e_t z_t` (White, 1980);
+    * "HC1": HC0 times :math:`n / (n - p)`;
+    * "HAC": with the sum of lagged products of scores, weighted :math:`1 - l / (L + 1)`, added
+      (Newey and West, 1987).
+
+    n counts the rows, whatever their weights, and p the coefficients, as in statsmodels.
+
+    Parameters
+    ----------
+    kind : {"nonrobust", "HC0", "HC1", "HAC"}
+    fit_intercept : bool
+    max_lags : float
+        The L above; negative for :math:`\lfloor 4 (n / 100)^{2/9} \rfloor`.
+    """
+
+    checked = True
+
+    def __init__(self, kind: str = "nonrobust", fit_intercept: bool = True, max_lags: float = -1.0) -> None:
+        self.kind = kind
+        self.fit_intercept = fit_intercept
+        self.max_lags = max_lags
+
+    def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
+        """Fit one window; see `WindowModel.fit`. The parameters are coef, intercept (errors) and r2."""
+        dtype = X.dtype
+        zero = jnp.zeros((), dtype)
+        params, info = Linear(fit_intercept=self.fit_intercept).fit(X, y, weight, {"alpha": zero}, start)
+        targets = y[:, None] if y.ndim == 1 else y
+        coef = params["coef"][None] if y.ndim == 1 else params["coef"]
+        intercept = params["intercept"][None] if y.ndim == 1 else params["intercept"]
+        inside = weight > 0
+        n = jnp.sum(inside, dtype=dtype)
+        residuals = jnp.where(inside[:, None], targets - X @ coef.T - intercept, 0)
+
+        share = weight / jnp.sum(weight)
+        centre, level = jnp.zeros(X.shape[1], dtype), jnp.zeros(targets.shape[1], dtype)
+        if self.fit_intercept:
+            centre, level = share @ X, share @ targets
+            centre, level = centre + share @ (X - centre), level + share @ (targets - level)
+        Z = jnp.where(inside[:, None], X - centre, 0)
+        P = _inverse_products(Z, weight)
+        if self.fit_intercept:
+            ones = inside.astype(dtype)[:, None]
+            Z = jnp.concatenate([Z, ones], axis=1)
+            corner = (1 / jnp.sum(weight)).reshape(1, 1)
+            P = jnp.block([[P, jnp.zeros((len(P), 1), dtype)], [jnp.zeros((1, len(P)), dtype), corner]])
+        # Rows of `pick` make the caller's coefficients out of those of centred columns.
+        k = X.shape[1]
+        pick = jnp.eye(k, Z.shape[1], dtype=dtype)
+        if self.fit_intercept:
+            pick = jnp.concatenate([pick, jnp.concatenate([-centre, jnp.ones(1, dtype)])[None]])
+        degrees = n - Z.shape[1]
+        bread = pick @ P
+        rss = jnp.sum(weight[:, None] * residuals**2, axis=0)
+
+        def variance(residual: Any, square: Any) -> Any:
+            if self.kind == "nonrobust":
+                return jnp.sum(bread * pick, axis=1) * square / degrees
+            meat = self._meat(Z * (weight * residual)[:, None], n, hyper["max_lags"])
+            robust = jnp.sum((bread @ meat) * bread, axis=1)
+            return robust * n / degrees if self.kind == "HC1" else robust
+
+        errors = jnp.sqrt(jax.vmap(variance)(residuals.T, rss))
+        errors = jnp.where((degrees > 0) & info.determined, errors, jnp.nan)
+        total = jnp.sum(weight[:, None] * jnp.where(inside[:, None], targets - level, 0) ** 2, axis=0)
+        found = {"coef": errors[:, :k], "r2": 1 - rss / total}
+        if self.fit_intercept:
+            found["intercept"] = errors[:, k]
+        if y.ndim == 1:
+            found = {name: a[0] for name, a in found.items()}
+        return found, FitInfo(converged=jnp.ones((), bool))
+
+    def _meat(self, scores: Any, n: Any, max_lags: Any) -> Any:
+        """Return the sum of products of the scores, with those of later rows if asked for."""
+        meat = scores.T @ scores
+        if self.kind != "HAC":
+            return meat
+        rule = jnp.floor(4 * (n / 100) ** (2 / 9))
+        lags = jnp.where(max_lags < 0, rule, max_lags).astype(jnp.int32)
+        row = jnp.arange(len(scores), dtype=jnp.int32)
+
+        def add(lag: Any, meat: Any) -> Any:
+            later = jnp.where((row >= lag)[:, None], jnp.roll(scores, lag, axis=0), 0)
+            products = scores.T @ later
+            return meat + (1 - lag.astype(meat.dtype) / (lags + 1)) * (products + products.T)
+
+        return lax.fori_loop(jnp.int32(1), jnp.minimum(lags, len(scores) - 1) + 1, add, meat)
+
+
+def _inverse_products(Z: Any, weight: Any) -> Any:
+    """Return ``(Z' W Z)^-1`` by way of a triangular factor of Z, not of its cross products."""
+    k = Z.shape[1]
+    columns = Z.T * jnp.sqrt(weight)
+    length = jnp.sqrt(jnp.sum(columns**2, axis=1))
+    scale = jnp.where(length > 0, 1 / length, 0)
+    R = gram_schmidt(columns * scale[:, None], k, jnp.zeros(k, Z.dtype))
+    inverse = minimum_norm(jnp.concatenate([R, jnp.eye(k, dtype=Z.dtype)], axis=1)).T * scale[:, None]
+    return inverse @ inverse.T
+
+
+def errors_from_parts(parts: dict[str, np.ndarray], n_rows: np.ndarray, fit_intercept: bool) -> dict[str, np.ndarray]:
+    """Return nonrobust standard errors and R² from merged statistics.
+
+    Parameters
+    ----------
+    parts : dict of ndarray
+        As `models._normal_equations.solve_products` returns them, windows first.
+    n_rows : ndarray of shape (n_windows,)
+    fit_intercept : bool
+
+    Returns
+    -------
+    found : dict of ndarray
+        ``coef`` (n_windows, m, k), ``intercept`` (n_windows, m) and ``r2`` (n_windows, m).
+    """
+    degrees = n_rows - parts["slopes"].shape[1] - fit_intercept
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = parts["rss"] / np.where(degrees > 0, degrees, np.nan)[:, None]
+        found = {
+            "coef": np.sqrt(variance[:, :, None] * parts["slopes"][:, None]),
+            "r2": 1 - parts["rss"] / parts["tss"],
+        }
+        if fit_intercept:
+            found["intercept"] = np.sqrt(variance * parts["constant"][:, None])
+    return found

@@ -1,0 +1,129 @@
+"""Rows and windows in time order: all that one call to fit has to solve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from skjaxwin import windows as win
+from skjaxwin._sklearn_private import check_sample_weight
+from skjaxwin.columns import split_time
+from skjaxwin.kernels import Rows
+from skjaxwin.models import WindowModel
+
+__all__ = ["Problem", "prepare"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What one call to fit has to solve, in time order.
+
+    Attributes
+    ----------
+    model : WindowModel
+    rows : Rows
+        The rows that count.
+    windows : Windows
+        Their bounds among these rows.
+    timeline : Timeline
+    kept : ndarray
+        Positions, among all rows in time order, of those that count.
+    X : ndarray of shape (n_rows, n_features)
+        Features in the caller's order.
+    times : ndarray of shape (n_rows,)
+        Times in the caller's order.
+    target_is_column : bool
+        Whether y had the shape (n_rows, 1).
+    """
+
+    model: WindowModel
+    rows: Rows
+    windows: win.Windows
+    timeline: win.Timeline
+    kept: np.ndarray
+    X: np.ndarray
+    times: np.ndarray
+    target_is_column: bool
+
+
+def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any) -> Problem:
+    """Validate everything and lay rows and windows out in time order."""
+    estimator._validate_params()
+    model = clone(model)
+    model._validate_params()
+    skip = estimator.missing == "skip"
+    features, target, times = split_time(
+        estimator, X, y, time=estimator.time, reset=True, supervised=_uses_target(model, y), missing=skip
+    )
+    n_rows = len(features)
+    weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
+    positive = weight > 0
+    _check_weights(weight, positive)
+    if estimator.capacity is not None and estimator.capacity < n_rows:
+        raise ValueError(
+            f"capacity={estimator.capacity} is smaller than the data, which has {n_rows} rows; "
+            "raise it or leave it None."
+        )
+    complete = win.make_timeline(times, n_rows)
+    # Rows without weight are as good as absent; rows that are skipped leave their time stamps.
+    timeline = complete if positive.all() else complete.keep(positive)
+    counted = positive
+    if skip:
+        counted = positive & _known(features, target)
+        if not counted.any():
+            raise ValueError('missing="skip": no row is left, each has a missing value in X or y.')
+        if not counted.all():
+            timeline = timeline.skip(counted)
+    min_periods = estimator.min_periods or model.min_rows(features.shape[1])
+    windows = win.make_windows(timeline, window=estimator.window, step=estimator.step, min_periods=min_periods)
+    age = None
+    if estimator.halflife is not None:
+        exact = win.ages_in_halflives(timeline, estimator.halflife)
+        high = exact.astype(features.dtype)
+        age = np.column_stack([high, (exact - high).astype(features.dtype)])
+    rows = Rows(features, None if target is None else _squeeze(target), weight, None)
+    if times is not None or len(timeline.order) < n_rows:  # else rows are in order already
+        rows = Rows(*(None if part is None else part[timeline.order] for part in rows))
+    kept = np.arange(n_rows) if counted.all() else np.flatnonzero(counted[complete.order])
+    return Problem(
+        model,
+        rows._replace(age=age),
+        windows,
+        timeline,
+        kept,
+        features,
+        np.arange(n_rows) if times is None else times,
+        target is not None and target.ndim == 2 and target.shape[1] == 1,
+    )
+
+
+def _check_weights(weight: np.ndarray, positive: np.ndarray) -> None:
+    """Refuse weights that are all zero, or whose products leave the range."""
+    if not positive.any():
+        raise ValueError("Sample weights must contain at least one non-zero value: all weights are zero.")
+    limits = np.finfo(weight.dtype)
+    if weight.max() > float(limits.max) ** 0.9 or weight[positive].min() < float(limits.tiny) ** 0.9:
+        raise ValueError(
+            f"sample_weight holds values from {weight[positive].min()} to {weight.max()}, whose products leave the "
+            f"range of {weight.dtype}; rescale the weights."
+        )
+
+
+def _known(features: np.ndarray, target: np.ndarray | None) -> np.ndarray:
+    """Say which rows have no missing value."""
+    known = ~np.isnan(features).any(axis=1)
+    if target is not None:
+        known &= ~np.isnan(target.reshape(len(target), -1)).any(axis=1)
+    return known
+
+
+def _uses_target(model: WindowModel, y: Any) -> bool:
+    return model.target == "required" or (model.target == "optional" and y is not None)
+
+
+def _squeeze(target: np.ndarray) -> np.ndarray:
+    """One target is (n_rows,) to every model, however it was passed."""
+    return target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
