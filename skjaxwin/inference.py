@@ -60,10 +60,11 @@ def window_errors(
             found = {name: array[:, 0] for name, array in found.items()}
         left = np.flatnonzero(np.isnan(own["rss"]).any(axis=1))
     if len(left):
-        max_lags = -1.0 if hac_maxlags is None else float(hac_maxlags)
+        max_lags = {"HAC": -1.0 if hac_maxlags is None else float(hac_maxlags)}.get(inference, 0.0)
+        robust = float(inference != "nonrobust")
         rest: Any = fit_windows(
-            LinearErrors(inference, fit_intercept, max_lags),
-            {"max_lags": np.array([max_lags])},
+            LinearErrors(robust, fit_intercept, max_lags),
+            {"robust": np.array([robust]), "max_lags": np.array([max_lags])},
             problem.rows,
             starts[left],
             stops[left],
@@ -72,8 +73,18 @@ def window_errors(
             max_memory=max_memory,
         )[0]
         rest = {name: array[:, 0] for name, array in rest.items()}
+        if inference == "HC1":
+            _correct(rest, (stops - starts)[left], problem.rows.X.shape[1] + fit_intercept)
         if not found:
             return rest
         for name, array in rest.items():
             found[name][left] = array
     return found
+
+
+def _correct(errors: dict[str, np.ndarray], n_rows: np.ndarray, n_coefficients: int) -> None:
+    """Multiply variances by n / (n - p); they are NaN already where that is not positive."""
+    factor = np.sqrt(n_rows / np.maximum(n_rows - n_coefficients, 1))
+    for name in ("coef", "intercept"):
+        if name in errors:
+            errors[name] *= factor.reshape(-1, *[1] * (errors[name].ndim - 1))

@@ -62,8 +62,8 @@ class RollingJaxEstimator(BaseEstimator):
         window for all of them, and ignores `gap`; `walk_forward_predict` heeds it.
     halflife : float, timedelta or str, default=None
         Rows are weighted by ``0.5 ** (age / halflife)``, with the age measured
-        from the window's newest time in the time column's unit (in row numbers
-        without one).
+        from the time of the window's newest row, in the time column's unit (in row
+        numbers without one).
     underdetermined : {"minimum_norm", "nan"}, default="minimum_norm"
         What to do where data do not determine the parameters: in windows of too
         few rows or dependent columns, take the solution of smallest norm or NaN;

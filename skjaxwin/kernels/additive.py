@@ -17,17 +17,17 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
-from skjaxwin.kernels.groups import BLOCK, Groups, make_groups
+from skjaxwin.kernels.groups import BLOCK, LONG, SHORT, Groups, make_groups
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
-from skjaxwin.kernels.scan import Layout, Rows
+from skjaxwin.kernels.scan import Layout, Rows, padded_table
 from skjaxwin.kernels.shapes import bucket, pad_rows
 from skjaxwin.kernels.tracing import trace
 
 __all__ = ["fit_additive"]
 
 # Statistics of all steps that fit into the caches ran fastest.
-_CACHE_BYTES = 8 * 2**20
-_MAX_LANES = 128
+_CACHE_BYTES = 32 * 2**20
+_MAX_LANES = 256
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class _Shape:
 
     lanes: int
     steps: int
-    windows: int
     grid: int
+    plain: bool  # all weights are one, and stay so
 
 
 def fit_additive(
@@ -77,19 +77,20 @@ def fit_additive(
     dtype, layout = rows.X.dtype, Layout.of(rows)
     n_candidates = len(next(iter(hyper.values()))) if hyper else 1
     grid = 1 if n_candidates == 1 else bucket(n_candidates, minimum=4)
-    table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
+    table = padded_table(rows, capacity)
     groups = make_groups(starts, stops)
     whole = bool((groups.middle_stop > groups.middle_start).any())
     shapes = tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items()))
     key = (model.static_key(), shapes, layout, dtype.str, capacity)
-    steps, windows = (bucket(int(n.max())) for n in (np.maximum(groups.back, groups.front), groups.count))
+    # Two sizes for all windows there are: no length and no step compiles anew.
+    steps = SHORT if max(groups.back.max(), groups.front.max()) <= SHORT else LONG
+
+    sizes = steps, grid, not layout.has_age and bool((rows.weight == 1).all())
 
     def make() -> tuple[Any, _Shape, bool]:
-        return _make(model.static_copy(), hyper, layout, dtype, (steps, windows, grid), max_memory, errors, whole)
+        return _make(model.static_copy(), hyper, layout, dtype, sizes, max_memory, errors, whole)
 
-    compiled, shape, exclusive = compiling.cached(
-        ("groups", *key, steps, windows, grid, errors, whole, max_memory), make
-    )
+    compiled, shape, exclusive = compiling.cached(("groups", *key, *sizes, errors, whole, max_memory), make)
     pick = np.minimum(np.arange(grid), n_candidates - 1)  # the last candidate fills the grid up
     candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
     placed = compiling.place(table, dtype)
@@ -116,7 +117,7 @@ def _run(
 
     def one_call(low: int) -> Any:
         lane = np.minimum(np.arange(low, low + shape.lanes), n_groups - 1)
-        window = groups.first[lane] + np.minimum(np.arange(shape.windows)[:, None], groups.count[lane] - 1)
+        window = groups.first[lane] + np.minimum(np.arange(SHORT)[:, None], groups.count[lane] - 1)
         bounds = {
             "start": groups.middle_start[lane],
             "stop": groups.middle_stop[lane],
@@ -125,6 +126,7 @@ def _run(
             "steps": np.array([groups.back[lane].max(), groups.front[lane].max(), groups.count[lane].max()]),
         }
         bounds = {name: array.astype(np.int32) for name, array in bounds.items()}
+        bounds["even"] = np.array(all((bounds[name] == bounds[name][:, :1]).all() for name in ("back", "front")))
         middle = jax.tree_util.tree_map(lambda a: a[..., lane], middles)
         out = compiling.run(compiled, table, bounds, middle, candidates, dtype=dtype, exclusive=exclusive)
         return low, out
@@ -134,7 +136,14 @@ def _run(
         if not result:
             whole = [np.empty((n_windows, n_candidates, *a.shape[3:]), a.dtype) for a in leaves]
             result.append((whole, structure))
+        n_lanes = min(shape.lanes, n_groups - low)
+        first, count = groups.first[low], groups.count[low]
+        same = bool((groups.count[low : low + n_lanes] == count).all())
         for whole, part in zip(result[0][0], leaves, strict=True):
+            if same:
+                block = whole[first : first + n_lanes * count].reshape(n_lanes, count, *whole.shape[1:])
+                block[...] = np.swapaxes(part[:count, :n_lanes, :n_candidates], 0, 1)
+                continue
             for i, g in enumerate(range(low, min(low + shape.lanes, n_groups))):
                 first, count = groups.first[g], groups.count[g]
                 whole[first : first + count] = part[:count, i, :n_candidates]
@@ -149,30 +158,30 @@ def _make(
     hyper: dict[str, np.ndarray],
     layout: Layout,
     dtype: np.dtype,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, int, bool],
     max_memory: float,
     errors: bool,
     whole: bool,
 ) -> tuple[Any, _Shape, bool]:
     """Choose the lanes by memory and define the kernel."""
-    steps, windows, grid = sizes
+    steps, grid, plain = sizes
 
     def solve(statistics: Any, one: Any) -> Any:
         params, info = model.solve(statistics, one)
         return params, info, model.error_parts(statistics, one) if errors else None
 
     def one_lane(table: Any, one: Any) -> Any:
-        statistics = _row_statistics(model, layout, table[:1])[0]
+        statistics = _row_statistics(model, layout, table[:1].T)[0]
         return statistics, solve(statistics, one)
 
     row = jax.ShapeDtypeStruct((1, layout.n_columns), dtype)
     one = {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()}
     traced = trace(one_lane, row, one, dtype=dtype, what=model.described_solve())
     statistic_bytes, result_bytes = (_bytes(part) for part in traced.result)
-    lane_bytes = 2 * steps * statistic_bytes + windows * grid * result_bytes
+    lane_bytes = 2 * steps * statistic_bytes + SHORT * grid * result_bytes
     lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
     lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
-    shape = _Shape(lanes, steps, windows, grid)
+    shape = _Shape(lanes, steps, grid, plain)
     compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups")
     return compiled, shape, lapack_can_block(traced.primitives)
 
@@ -184,20 +193,20 @@ def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: b
         n_back, n_front, n_windows = (bounds["steps"][i] for i in range(3))
         before, after = bounds["start"] - 1, bounds["stop"]
         pivot_age = _ages(layout, table[jnp.maximum(before, 0)])
-        backward = _grow(model, layout, table, before, -1, n_back, shape.steps, pivot_age)
-        forward = _grow(model, layout, table, after, 1, n_front, shape.steps, None)
+        backward = _grow(model, layout, table, before, -1, n_back, shape, pivot_age)
+        forward = _grow(model, layout, table, after, 1, n_front, shape, None)
         newest_age = _ages(layout, table[jnp.maximum(after - 1, 0)])
 
         def window(j: Any) -> Any:
             back, front = row_of(bounds["back"], j), row_of(bounds["front"], j)
-            total, filled = _pick(backward, back), back > 0
+            total, filled = _pick(backward, back, bounds["even"]), back > 0
             age = _ages(layout, table[jnp.maximum(after + front - 1, 0)])
             total = _faded(model, total, pivot_age, age)
             if whole:
                 full = bounds["stop"] > bounds["start"]
                 total = _join(model, total, filled, _faded(model, middle, newest_age, age), full)
                 filled = filled | full
-            return _join(model, total, filled, _pick(forward, front), front > 0)
+            return _join(model, total, filled, _pick(forward, front, bounds["even"]), front > 0)
 
         def fitted(statistics: Any) -> Any:
             if shape.grid == 1:
@@ -208,7 +217,7 @@ def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: b
             return jax.tree_util.tree_map(lambda a: jnp.moveaxis(a, -1, 0), found)
 
         like = jax.eval_shape(lambda: fitted(window(jnp.int32(0))))
-        out = jax.tree_util.tree_map(lambda a: jnp.zeros((shape.windows, *a.shape), a.dtype), like)
+        out = jax.tree_util.tree_map(lambda a: jnp.zeros((SHORT, *a.shape), a.dtype), like)
 
         def step(j: Any, out: Any) -> Any:
             return _store(out, fitted(window(j)), j)
@@ -218,42 +227,74 @@ def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: b
     return fit_groups
 
 
-def _grow(model: Any, layout: Layout, table: Any, first: Any, sign: int, n: Any, steps: int, pivot_age: Any) -> Any:
+def _grow(
+    model: Any, layout: Layout, table: Any, first: Any, sign: int, n: Any, shape: _Shape, pivot_age: Any
+) -> tuple[Any, list[Any], list[Any]]:
     """Merge row after row, and return the statistics after each: leading axis steps.
 
     Backwards, weights are relative to the newest row, which comes first; forwards, to the
     row just merged, so that they stay in range however short the half-life.
+
+    Returns
+    -------
+    structure, fixed, series : treedef, list, list
+        The leaves of the statistics that stay what they are for the first row, and the others
+        after each row; None in place of those in the other list.
     """
     last_row = table.shape[0] - 1
+    appends = shape.plain and model.has_append
 
-    def row(t: Any) -> tuple[Any, Any]:
+    def add(statistics: Any, one: Any) -> Any:
+        if appends:
+            return model.append(statistics, one)
+        return model.merge(statistics, one) if sign > 0 else model.merge(one, statistics)  # older rows come first
+
+    def fetch(t: Any) -> Any:
         # Lanes that have no row left repeat one: nothing of what they get is picked.
-        return _row_statistics(model, layout, table[jnp.clip(first + sign * t, 0, last_row)])
+        return table[jnp.clip(first + sign * t, 0, last_row)].T
 
-    statistics, age = row(jnp.int32(0))
-    out = jax.tree_util.tree_map(lambda a: jnp.zeros((steps, *a.shape), a.dtype), statistics)
-    out = _store(out, statistics, jnp.int32(0))
+    statistics, age = _row_statistics(model, layout, fetch(jnp.int32(0)))
+    leaves, structure = jax.tree_util.tree_flatten(statistics)
+    kept = _unchanged(add, statistics) if appends else [False] * len(leaves)
+
+    def moving(statistics: Any) -> list[Any]:
+        leaves = jax.tree_util.tree_leaves(statistics)
+        return [None if fixed else leaf for fixed, leaf in zip(kept, leaves, strict=True)]
+
+    out = jax.tree_util.tree_map(lambda a: jnp.zeros((shape.steps, *a.shape), a.dtype), moving(statistics))
+    out = _store(out, moving(statistics), jnp.int32(0))
 
     def step(t: Any, state: Any) -> Any:
-        statistics, age, out = state
-        one, its_age = row(t)
+        columns, moved, age, out = state
+        statistics = jax.tree_util.tree_unflatten(
+            structure, [a if b is None else b for a, b in zip(leaves, moved, strict=True)]
+        )
+        one, its_age = _row_statistics(model, layout, columns)
         if sign > 0:
             statistics = _faded(model, statistics, age, its_age)
         else:
             one = _faded(model, one, its_age, pivot_age)
-        statistics = model.merge(statistics, one)
-        return statistics, its_age, _store(out, statistics, t)
+        moved = moving(add(statistics, one))
+        # One row ahead: what a loop carries is stored, and not gathered again by each of its users.
+        return fetch(t + 1), moved, its_age, _store(out, moved, t)
 
-    return lax.fori_loop(jnp.int32(1), n, step, (statistics, age, out))[2]
+    state = fetch(jnp.int32(1)), moving(statistics), age, out
+    series = lax.fori_loop(jnp.int32(1), n, step, state)[3]
+    return structure, [leaf if fixed else None for fixed, leaf in zip(kept, leaves, strict=True)], series
 
 
-def _row_statistics(model: Any, layout: Layout, rows: Any) -> tuple[Any, Any]:
-    """Return the statistics of one row in each lane, and its age."""
-    columns = rows.T
+def _unchanged(add: Any, statistics: Any) -> list[bool]:
+    """Say which leaves of the statistics a further row leaves as they are."""
+    jaxpr = jax.make_jaxpr(add)(statistics, statistics).jaxpr
+    return [out is own for out, own in zip(jaxpr.outvars, jaxpr.invars, strict=False)]
+
+
+def _row_statistics(model: Any, layout: Layout, columns: Any) -> tuple[Any, Any]:
+    """Return the statistics of one row in each lane, and its age; `columns` has the lanes last."""
     k, y = layout.n_features, None
     if layout.has_target:
         y = columns[k] if layout.n_outputs is None else columns[k : layout.weight_column]
-    return model.statistics(columns[:k], y, columns[layout.weight_column]), _ages(layout, rows)
+    return model.statistics(columns[:k], y, columns[layout.weight_column]), _ages(layout, columns.T)
 
 
 def _ages(layout: Layout, rows: Any) -> Any:
@@ -268,15 +309,24 @@ def _faded(model: Any, statistics: Any, age: Any, newer: Any) -> Any:
     return model.scale(statistics, jnp.exp2(high + low))
 
 
-def _pick(series: Any, n: Any) -> Any:
-    """Return what each lane had after n rows (anything for n = 0)."""
+def _pick(grown: Any, n: Any, even: Any) -> Any:
+    """Return what each lane had after n rows (anything for n = 0); `even` says that n is the same in all lanes."""
+    structure, fixed, series = grown
     index = jnp.maximum(n - 1, 0)
 
-    def pick(array: Any) -> Any:
-        shaped = index.reshape((1,) * (array.ndim - 1) + (-1,))
-        return jnp.take_along_axis(array, shaped, axis=0, mode="promise_in_bounds")[0]
+    def gather(series: Any) -> Any:
+        def pick(array: Any) -> Any:
+            shaped = index.reshape((1,) * (array.ndim - 1) + (-1,))
+            return jnp.take_along_axis(array, shaped, axis=0, mode="promise_in_bounds")[0]
 
-    return jax.tree_util.tree_map(pick, series)
+        return jax.tree_util.tree_map(pick, series)
+
+    def cut(series: Any) -> Any:
+        return jax.tree_util.tree_map(lambda array: row_of(array, index[0]), series)
+
+    picked = lax.cond(even, cut, gather, series)
+    whole = [a if b is None else b for a, b in zip(fixed, picked, strict=True)]
+    return jax.tree_util.tree_unflatten(structure, whole)
 
 
 def _join(model: Any, left: Any, left_filled: Any, right: Any, right_filled: Any) -> Any:
@@ -301,7 +351,7 @@ def _middles(
     model: Any, key: Any, layout: Layout, table: Any, groups: Groups, capacity: int, dtype: Any, exclusive: bool
 ) -> Any:
     """Return the statistics of the rows that the windows of each group share: trailing axis groups."""
-    size = bucket(len(groups.first))
+    size = bucket(len(groups.first), minimum=bucket(capacity // BLOCK))
     first, stop = (
         pad_rows(bound // BLOCK, size).astype(np.int32) for bound in (groups.middle_start, groups.middle_stop)
     )
@@ -324,7 +374,7 @@ def _make_middles(model: Any, layout: Layout, capacity: int) -> Any:
         top = table.shape[0] - 1
 
         def row(t: Any) -> tuple[Any, Any]:
-            return _row_statistics(model, layout, table[jnp.minimum(block * BLOCK + t, top)])
+            return _row_statistics(model, layout, table[jnp.minimum(block * BLOCK + t, top)].T)
 
         def merge_row(t: Any, state: Any) -> Any:
             statistics, age = state

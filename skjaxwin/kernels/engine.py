@@ -161,6 +161,8 @@ def _one_by_one(
         one = {name: values[i : i + 1] for name, values in hyper.items()}
         X = model.prepare(rows.X, {name: values[0] for name, values in one.items()})
         results.append(fit_additive(model, one, rows._replace(X=X), starts, stops, **options))
+    if len(results) == 1:
+        return results[0]
     return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts, axis=1), *results)
 
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BLOCK", "Groups", "make_groups"]
+__all__ = ["BLOCK", "LONG", "SHORT", "Groups", "make_groups"]
 
-# Rows of one block between the two ends; and rows or windows by which a group may grow.
+# Rows of one block between the two ends.
 BLOCK = 128
-_REACH = 256
+# Rows or windows by which a group may grow; and the most rows on one side of the middle.
+SHORT = 256
+LONG = SHORT + BLOCK
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,29 @@ def make_groups(starts: np.ndarray, stops: np.ndarray) -> Groups:
         Every window is in one group, in order.
     """
     n_windows = len(starts)
+    if n_windows > 1 and _advancing(starts, stops):
+        # Each window that begins no later than the first one ends can join, up to the reach.
+        size = min(int((stops - starts).max()) + 1, SHORT)
+        begin = np.arange(0, n_windows, size)
+        return _between(starts, stops, begin)
     window = np.arange(n_windows)
     # The window after the last one that can join the group which begins at each window.
-    after = np.minimum(np.searchsorted(starts, np.minimum(stops, starts + _REACH), side="right"), window + _REACH)
-    after = np.minimum(after, np.searchsorted(stops, stops + _REACH, side="right"))
+    after = np.minimum(np.searchsorted(starts, np.minimum(stops, starts + SHORT), side="right"), window + SHORT)
+    after = np.minimum(after, np.searchsorted(stops, stops + SHORT, side="right"))
     hops, first = after.tolist(), [0]
     while hops[first[-1]] < n_windows:
         first.append(hops[first[-1]])
-    begin = np.array(first)
+    return _between(starts, stops, np.array(first))
+
+
+def _advancing(starts: np.ndarray, stops: np.ndarray) -> bool:
+    """Say whether every window ends one row later than the one before, and begins there too once it is full."""
+    return bool((np.diff(stops) == 1).all() and (starts == np.maximum(stops - (stops - starts).max(), starts[0])).all())
+
+
+def _between(starts: np.ndarray, stops: np.ndarray, begin: np.ndarray) -> Groups:
+    """Find the rows that the windows of each group share, given the first window of each."""
+    n_windows = len(starts)
     last = np.append(begin[1:], n_windows) - 1
     low, high = starts[last], stops[begin]  # rows [low, high) are in all windows
     middle_start, middle_stop = -(-low // BLOCK) * BLOCK, high // BLOCK * BLOCK

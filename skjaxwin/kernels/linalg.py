@@ -32,7 +32,7 @@ def row_of(array: jax.Array, index: Any) -> jax.Array:
     return lax.dynamic_slice(array, start, size, allow_negative_indices=False).reshape(array.shape[1:])
 
 
-def gram_schmidt(columns: jax.Array, k: int, threshold: jax.Array) -> jax.Array:
+def gram_schmidt(columns: jax.Array, k: int, threshold: jax.Array, max_rank: Any = None) -> jax.Array:
     """Triangularise a least-squares problem by modified Gram-Schmidt.
 
     Turns ``min |A b - y|``, with the k columns of A and then those of y as the rows
@@ -51,6 +51,8 @@ def gram_schmidt(columns: jax.Array, k: int, threshold: jax.Array) -> jax.Array:
     threshold : array of shape (k,)
         A column whose remaining squared length is at most this depends on the columns
         before it; its row of R becomes zero.
+    max_rank : scalar, optional
+        How many columns can be independent at most, where that is known: rounding may say otherwise.
 
     Returns
     -------
@@ -60,17 +62,25 @@ def gram_schmidt(columns: jax.Array, k: int, threshold: jax.Array) -> jax.Array:
     position = np.arange(columns.shape[0])
     dtype = columns.dtype
 
-    def eliminate(columns: jax.Array, step: Any) -> tuple[jax.Array, jax.Array]:
+    def eliminate(state: Any, step: Any) -> tuple[Any, jax.Array]:
+        columns, lengths = state
         j, limit = step
         pivot = row_of(columns, j)
         products = columns @ pivot
         square = jnp.sum(jnp.where(position == j, products, 0))
-        inverse = jnp.where(square > limit, 1 / square, jnp.zeros((), dtype))
+        # Rounding leaves a column something along those before it; that is no information.
+        outside = square - jnp.sum(jnp.where(position < j, products * products * lengths, 0))
+        independent = outside > limit
+        if max_rank is not None:
+            independent &= jnp.sum(lengths > 0, dtype=dtype) < max_rank
+        inverse = jnp.where(independent, 1 / square, jnp.zeros((), dtype))
         share = jnp.where(position > j, products * inverse, jnp.zeros((), dtype))
         columns = columns - share[:, None] * pivot
-        return columns, jnp.where(position >= j, products * jnp.sqrt(inverse), jnp.zeros((), dtype))
+        lengths = jnp.where(position == j, inverse, lengths)
+        return (columns, lengths), jnp.where(position >= j, products * jnp.sqrt(inverse), jnp.zeros((), dtype))
 
-    return lax.scan(eliminate, columns, (np.arange(k, dtype=np.int32), threshold))[1]
+    start = columns, jnp.zeros(columns.shape[0], dtype)
+    return lax.scan(eliminate, start, (np.arange(k, dtype=np.int32), threshold))[1]
 
 
 def minimum_norm(R_and_c: jax.Array) -> jax.Array:

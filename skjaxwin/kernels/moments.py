@@ -76,10 +76,10 @@ def row_products(columns: Any, weight: Any, n_targets: int = 0) -> Products:
     return Products(weight, columns, jnp.zeros_like(columns), zeros, n_targets)
 
 
-def merge_products(left: Products, right: Products) -> Products:
-    """Merge two sets, both of positive weight."""
+def merge_products(left: Products, right: Products, keep_origin: bool = False) -> Products:
+    """Merge two sets, both of positive weight; see `_merge_means` for `keep_origin`."""
     rows, columns = np.triu_indices(left.mean.shape[0])
-    weight, share, difference, origin, mean = _merge_means(left, right)
+    weight, share, difference, origin, mean = _merge_means(left, right, keep_origin)
     outer = difference[rows] * (difference * (left.weight * share))[columns]
     return Products(weight, origin, mean, left.products + right.products + outer, left.n_targets)
 
@@ -113,9 +113,9 @@ def row_powers(columns: Any, weight: Any, order: int) -> Powers:
     return Powers(weight, columns, zeros, (zeros,) * (order - 1))
 
 
-def merge_powers(left: Powers, right: Powers) -> Powers:
-    """Merge two sets, both of positive weight."""
-    weight, share, d, origin, mean = _merge_means(left, right)
+def merge_powers(left: Powers, right: Powers, keep_origin: bool = False) -> Powers:
+    """Merge two sets, both of positive weight; see `_merge_means` for `keep_origin`."""
+    weight, share, d, origin, mean = _merge_means(left, right, keep_origin)
     a, rest = left.weight, left.weight / weight
     sums = [x + y for x, y in zip(left.sums, right.sums, strict=True)]
     order = len(sums) + 1
@@ -137,11 +137,16 @@ def scale_powers(statistics: Powers, factor: Any) -> Powers:
     return statistics._replace(weight=statistics.weight * factor, sums=tuple(s * factor for s in statistics.sums))
 
 
-def _merge_means(left: Any, right: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the weight, the right side's share of it, the difference of means, and the mean in two parts."""
+def _merge_means(left: Any, right: Any, keep_origin: bool) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the weight, the right side's share of it, the difference of means, and the mean in two parts.
+
+    With `keep_origin` means stay relative to the left side's origin.
+    """
     weight = left.weight + right.weight
     share = right.weight / weight
     difference = (right.origin - left.origin) + (right.mean - left.mean)
+    if keep_origin:
+        return weight, share, difference, left.origin, left.mean + difference * share
     # The origin of the heavier side: a faded outlier must not be what all else is measured from.
     from_left, from_right = left.mean + difference * share, right.mean - difference * (left.weight / weight)
     heavier = share > 0.5

@@ -20,10 +20,10 @@ from jax import lax
 from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels.checks import check_result, check_weight_rule, trace_model
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
-from skjaxwin.kernels.shapes import ChunkShape, bucket, chunk_shape, pad_rows
+from skjaxwin.kernels.shapes import ChunkShape, aligned_empty, bucket, chunk_shape
 from skjaxwin.kernels.tracing import Traced, run, trace
 
-__all__ = ["Layout", "Rows", "refit_windows"]
+__all__ = ["Layout", "Rows", "padded_table", "refit_windows"]
 
 _MAX_GRID = 64
 
@@ -74,6 +74,19 @@ class Layout:
         if self.has_target:
             y = table[:, k] if self.n_outputs is None else table[:, k:after]
         return Rows(table[:, :k], y, table[:, after], table[:, after + 1 :] if self.has_age else None)
+
+
+def padded_table(rows: Rows, capacity: int) -> np.ndarray:
+    """Put all columns side by side, followed by zero rows."""
+    columns = [part.reshape(len(part), -1) for part in rows if part is not None]
+    n = len(rows.X)
+    table = aligned_empty((capacity, sum(part.shape[1] for part in columns)), rows.X.dtype)
+    at = 0
+    for part in columns:
+        table[:n, at : at + part.shape[1]] = part
+        at += part.shape[1]
+    table[n:] = 0
+    return table
 
 
 @dataclass(frozen=True)
@@ -184,7 +197,7 @@ def _bind(
     plan = compiling.cached(
         key, lambda: _make_plan(model.static_copy(), hyper, layout, dtype, grid, width, capacity, max_memory)
     )
-    table = pad_rows(np.column_stack([a for a in rows if a is not None]), capacity)
+    table = padded_table(rows, capacity)
     start = model.initial(layout.n_features, layout.n_outputs)
     start = jax.tree_util.tree_map(lambda leaf: _in_dtype(leaf, dtype), start)
     return _Call(plan, layout, table, start, dtype, model.described())

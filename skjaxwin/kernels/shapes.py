@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ChunkShape", "bucket", "chunk_shape", "pad_rows"]
+__all__ = ["ChunkShape", "aligned_empty", "bucket", "chunk_shape", "pad_rows"]
 
 # Chunks the size of a core's second-level cache ran fastest on CPU, far below any memory limit.
 _CACHE_BYTES = 4 * 2**20
@@ -24,13 +24,13 @@ def bucket(n: int, minimum: int = 64) -> int:
 
 def pad_rows(array: np.ndarray, capacity: int) -> np.ndarray:
     """Append zero rows up to `capacity` rows."""
-    padded = _aligned((capacity, *array.shape[1:]), array.dtype)
+    padded = aligned_empty((capacity, *array.shape[1:]), array.dtype)
     padded[: len(array)] = array
     padded[len(array) :] = 0
     return padded
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return an uninitialised array that begins at a multiple of 64 bytes: JAX takes it without a copy."""
     size = int(np.prod(shape)) * dtype.itemsize
     buffer = np.empty(size + 64, np.uint8)

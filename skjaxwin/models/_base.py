@@ -172,6 +172,14 @@ class WindowModel(BaseEstimator):
         """
         return jax.tree_util.tree_map(lambda a, b: a + b, left, right)
 
+    def append(self, statistics: Any, row: Any) -> Any:
+        """Merge the statistics of one more row; optional, where that is cheaper than `merge`.
+
+        Used where all weights are one, for older rows as for newer ones: only for models to
+        which the order is nothing.
+        """
+        return self.merge(statistics, row)
+
     def scale(self, statistics: Any, factor: Any) -> Any:
         """Return the statistics for all weights times `factor`, as ages need it.
 
@@ -259,6 +267,11 @@ class WindowModel(BaseEstimator):
     def has_fit(self) -> bool:
         """Whether the model has a way to go over a window's rows that is its own."""
         return type(self).fit is not WindowModel.fit
+
+    @property
+    def has_append(self) -> bool:
+        """Whether the model has a way of its own to merge a single row."""
+        return type(self).append is not WindowModel.append
 
     @property
     def shares_statistics(self) -> bool:

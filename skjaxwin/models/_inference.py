@@ -22,17 +22,17 @@ class LinearErrors(WindowModel):
     With :math:`Z` the design, :math:`W` the weights, :math:`e` the residuals and
     :math:`P = (Z' W Z)^{-1}`, the covariance of the coefficients is
 
-    * "nonrobust": :math:`P \, e' W e / (n - p)`;
-    * "HC0": :math:`P (\sum_t s_t s_t') P` with the scores :math:`s_t = w_t e_t z_t` (White, 1980);
-    * "HC1": HC0 times :math:`n / (n - p)`;
-    * "HAC": with the sum of lagged products of scores, weighted :math:`1 - l / (L + 1)`, added
-      (Newey and West, 1987).
+    * nonrobust: :math:`P \, e' W e / (n - p)`;
+    * HC0: :math:`P (\sum_t s_t s_t') P` with the scores :math:`s_t = w_t e_t z_t` (White, 1980);
+    * HAC: with the sum of lagged products of scores, weighted :math:`1 - l / (L + 1)`, added
+      (Newey and West, 1987). HC0 is HAC without lags, and HC1 is HC0 times :math:`n / (n - p)`.
 
     n counts the rows, whatever their weights, and p the coefficients, as in statsmodels.
 
     Parameters
     ----------
-    kind : {"nonrobust", "HC0", "HC1", "HAC"}
+    robust : float
+        0 for nonrobust, else 1. Traced, as is `max_lags`: all kinds share a kernel.
     fit_intercept : bool
     max_lags : float
         The L above; negative for :math:`\lfloor 4 (n / 100)^{2/9} \rfloor`.
@@ -40,8 +40,8 @@ class LinearErrors(WindowModel):
 
     checked = True
 
-    def __init__(self, kind: str = "nonrobust", fit_intercept: bool = True, max_lags: float = -1.0) -> None:
-        self.kind = kind
+    def __init__(self, robust: float = 0.0, fit_intercept: bool = True, max_lags: float = 0.0) -> None:
+        self.robust = robust
         self.fit_intercept = fit_intercept
         self.max_lags = max_lags
 
@@ -79,11 +79,9 @@ class LinearErrors(WindowModel):
         rss = jnp.sum(weight[:, None] * residuals**2, axis=0)
 
         def variance(residual: Any, square: Any) -> Any:
-            if self.kind == "nonrobust":
-                return jnp.sum(bread * pick, axis=1) * square / degrees
-            meat = self._meat(Z * (weight * residual)[:, None], n, hyper["max_lags"])
+            meat = _meat(Z * (weight * residual)[:, None], n, hyper["max_lags"])
             robust = jnp.sum((bread @ meat) * bread, axis=1)
-            return robust * n / degrees if self.kind == "HC1" else robust
+            return jnp.where(hyper["robust"] > 0, robust, jnp.sum(bread * pick, axis=1) * square / degrees)
 
         errors = jnp.sqrt(jax.vmap(variance)(residuals.T, rss))
         errors = jnp.where((degrees > 0) & info.determined, errors, jnp.nan)
@@ -95,21 +93,19 @@ class LinearErrors(WindowModel):
             found = {name: a[0] for name, a in found.items()}
         return found, FitInfo(converged=jnp.ones((), bool))
 
-    def _meat(self, scores: Any, n: Any, max_lags: Any) -> Any:
-        """Return the sum of products of the scores, with those of later rows if asked for."""
-        meat = scores.T @ scores
-        if self.kind != "HAC":
-            return meat
-        rule = jnp.floor(4 * (n / 100) ** (2 / 9))
-        lags = jnp.where(max_lags < 0, rule, max_lags).astype(jnp.int32)
-        row = jnp.arange(len(scores), dtype=jnp.int32)
 
-        def add(lag: Any, meat: Any) -> Any:
-            later = jnp.where((row >= lag)[:, None], jnp.roll(scores, lag, axis=0), 0)
-            products = scores.T @ later
-            return meat + (1 - lag.astype(meat.dtype) / (lags + 1)) * (products + products.T)
+def _meat(scores: Any, n: Any, max_lags: Any) -> Any:
+    """Return the sum of products of the scores, and of lagged ones."""
+    rule = jnp.floor(4 * (n / 100) ** (2 / 9))
+    lags = jnp.where(max_lags < 0, rule, max_lags).astype(jnp.int32)
+    row = jnp.arange(len(scores), dtype=jnp.int32)
 
-        return lax.fori_loop(jnp.int32(1), jnp.minimum(lags, len(scores) - 1) + 1, add, meat)
+    def add(lag: Any, meat: Any) -> Any:
+        later = jnp.where((row >= lag)[:, None], jnp.roll(scores, lag, axis=0), 0)
+        products = scores.T @ later
+        return meat + (1 - lag.astype(meat.dtype) / (lags + 1)) * (products + products.T)
+
+    return lax.fori_loop(jnp.int32(1), jnp.minimum(lags, len(scores) - 1) + 1, add, scores.T @ scores)
 
 
 def _inverse_products(Z: Any, weight: Any) -> Any:

@@ -80,6 +80,10 @@ class Covariance(WindowModel):
         """Merge two sets of rows."""
         return merge_products(left, right)
 
+    def append(self, statistics: Products, row: Products) -> Products:
+        """Merge one more row, measured from the first one."""
+        return merge_products(statistics, row, keep_origin=True)
+
     def scale(self, statistics: Products, factor: Any) -> Products:
         """Multiply all weights by a factor."""
         return scale_products(statistics, factor)

@@ -106,7 +106,8 @@ class Linear(WindowModel):
         length = jnp.where(varies, jnp.sqrt(square), 1)
         inverse = jnp.concatenate([jnp.where(varies, 1 / length, 0), jnp.ones(len(columns) - k, dtype)])
         rounding = eps * (_RANK_MARGIN + 4 * jnp.sqrt(raw) / length)
-        R = gram_schmidt(columns * inverse[:, None], k, rounding**2)
+        rank = jnp.sum(weight > 0, dtype=dtype) - self.fit_intercept
+        R = gram_schmidt(columns * inverse[:, None], k, rounding**2, rank)
         independent = jnp.sum(R[:, :k] * np.eye(k), axis=1) > 0
 
         # Unknowns from here on: slopes times `scale`, those of columns of unit length.
@@ -137,6 +138,10 @@ class Linear(WindowModel):
     def merge(self, left: Any, right: Any) -> Any:
         """Merge two sets of rows."""
         return merge_products(left, right)
+
+    def append(self, statistics: Any, row: Any) -> Any:
+        """Merge one more row, measured from the first one."""
+        return merge_products(statistics, row, keep_origin=True)
 
     def scale(self, statistics: Any, factor: Any) -> Any:
         """Multiply all weights by a factor."""

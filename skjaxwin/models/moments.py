@@ -124,6 +124,10 @@ class Moments(WindowModel):
         """Merge two sets of rows."""
         return merge_powers(left, right)
 
+    def append(self, statistics: Powers, row: Powers) -> Powers:
+        """Merge one more row, measured from the first one."""
+        return merge_powers(statistics, row, keep_origin=True)
+
     def scale(self, statistics: Powers, factor: Any) -> Powers:
         """Multiply all weights by a factor."""
         return scale_powers(statistics, factor)
