@@ -79,12 +79,11 @@ def fit_additive(
     grid = 1 if n_candidates == 1 else bucket(n_candidates, minimum=4)
     table = padded_table(rows, capacity)
     groups = make_groups(starts, stops)
-    whole = bool((groups.middle_stop > groups.middle_start).any())
+    # Two kernels for all windows there are: no other length and no step compiles anew.
+    whole = int((stops - starts).max()) > SHORT
+    steps = LONG if whole else SHORT
     shapes = tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items()))
     key = (model.static_key(), shapes, layout, dtype.str, capacity)
-    # Two sizes for all windows there are: no length and no step compiles anew.
-    steps = SHORT if max(groups.back.max(), groups.front.max()) <= SHORT else LONG
-
     sizes = steps, grid, not layout.has_age and bool((rows.weight == 1).all())
 
     def make() -> tuple[Any, _Shape, bool]:
@@ -182,7 +181,7 @@ def _make(
     lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
     lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
     shape = _Shape(lanes, steps, grid, plain)
-    compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups")
+    compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups", quick_compile=False)
     return compiled, shape, lapack_can_block(traced.primitives)
 
 
@@ -359,7 +358,9 @@ def _middles(
     stop[: len(groups.first)] = np.where(groups.middle_stop > groups.middle_start, stop[: len(groups.first)], 0)
     compiled = compiling.cached(
         ("middles", *key, size),
-        lambda: compiling.kernel(_make_middles(model.static_copy(), layout, capacity), "sum_blocks"),
+        lambda: compiling.kernel(
+            _make_middles(model.static_copy(), layout, capacity), "sum_blocks", quick_compile=False
+        ),
     )
     return compiling.run(compiled, table, first, np.maximum(stop - first, 0), dtype=dtype, exclusive=exclusive)
 

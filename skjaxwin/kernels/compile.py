@@ -56,15 +56,24 @@ def cached(key: Hashable, make: Callable[[], Any]) -> Any:
     return made
 
 
-def kernel(function: Callable[..., Any], name: str) -> Any:
-    """Return the compiled form of a pure function, called `name` in compile reports."""
+def kernel(function: Callable[..., Any], name: str, *, quick_compile: bool = True) -> Any:
+    """Return the compiled form of a pure function, called `name` in compile reports.
+
+    Parameters
+    ----------
+    function : callable
+    name : str
+    quick_compile : bool
+        Prefer a compiler that is done sooner. Loops of many small steps over lanes run several
+        times slower then.
+    """
 
     @functools.wraps(function)
     def named(*args: Any) -> Any:
         return function(*args)
 
     named.__name__ = named.__qualname__ = name
-    return jax.jit(named, compiler_options=_compiler_options())
+    return jax.jit(named, compiler_options=_compiler_options() if quick_compile else None)
 
 
 @functools.cache
@@ -72,8 +81,8 @@ def _compiler_options() -> dict[str, bool] | None:
     """Compiler options under which kernels compile in half the time.
 
     On jaxlib 0.10 the older code generator of XLA's CPU backend takes 0.5 s instead of 0.9 s for
-    `models.Linear`, and its kernels run as fast or faster. Other versions lack the option or
-    were not measured.
+    `models.Linear`, and kernels that go over the rows of windows run as fast or faster. Other
+    versions lack the option or were not measured.
     """
     if jaxlib.__version__.startswith("0.10.") and jax.default_backend() == "cpu":
         return {"xla_cpu_use_fusion_emitters": False}

@@ -17,7 +17,7 @@ __all__ = ["fit_windows"]
 # Below so many rows in all windows together, passes over them cost less than another compile.
 _FEW_ROWS = 2**20
 # A lane must not start where hardly more rows than unknowns make the inverse large.
-_ROWS_PER_UNKNOWN = 4
+_ROWS_PER_UNKNOWN = 3
 _FIRST_ROWS = 48
 _MAX_FEATURES = 128
 _MIN_WINDOWS = 256

@@ -30,8 +30,9 @@ class Groups:
     first, count : ndarray of shape (n_groups,)
         The first window of each group and how many there are.
     middle_start, middle_stop : ndarray of shape (n_groups,)
-        Rows that all windows of the group hold: whole blocks of `BLOCK` rows, or none. A window
-        ``[start, stop)`` is ``[start, middle_start)``, these, and ``[middle_stop, stop)``.
+        Rows that all windows of the group hold: whole blocks of `BLOCK` rows, or none (never
+        any if no window is longer than `SHORT`). A window ``[start, stop)`` is
+        ``[start, middle_start)``, these, and ``[middle_stop, stop)``.
     back, front : ndarray of shape (n_groups,)
         The most rows before and after the middle that a window of the group holds.
     """
@@ -84,7 +85,7 @@ def _between(starts: np.ndarray, stops: np.ndarray, begin: np.ndarray) -> Groups
     last = np.append(begin[1:], n_windows) - 1
     low, high = starts[last], stops[begin]  # rows [low, high) are in all windows
     middle_start, middle_stop = -(-low // BLOCK) * BLOCK, high // BLOCK * BLOCK
-    none = middle_start >= middle_stop
+    none = (middle_start >= middle_stop) | ((stops - starts).max() <= SHORT)
     meeting = (low + high) // 2
     middle_start, middle_stop = np.where(none, meeting, middle_start), np.where(none, meeting, middle_stop)
     return Groups(

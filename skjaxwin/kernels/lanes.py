@@ -112,7 +112,8 @@ def fit_lanes(
     start = exact_state(exact, k, alpha, fit_intercept)
     key = ("lanes", k, m, weight is not None, fit_intercept, errors, leaving)
     compiled = compiling.cached(
-        key, lambda: compiling.kernel(_make(k, m, side, fit_intercept, errors, leaving), "fit_lanes")
+        key,
+        lambda: compiling.kernel(_make(k, m, side, fit_intercept, errors, leaving), "fit_lanes", quick_compile=False),
     )
     root = None if weight is None else np.sqrt(weight)
     arrive, leave = _moves(stops), _moves(starts)
@@ -123,7 +124,8 @@ def fit_lanes(
 
     def go_through(low: int) -> None:
         lane = np.minimum(np.arange(low, low + side), n_lanes - 1)
-        window = np.minimum(lane * steps + np.arange(steps + 1)[:, None], n_windows)  # n_windows: no window
+        window = np.arange(steps + 1, dtype=np.int32)[:, None] + (lane * steps).astype(np.int32)
+        np.minimum(window, n_windows, out=window)  # n_windows: no window
         window[0] = n_windows  # a lane starts with its first window done
         new = _slice(table, root, arrive[window], side)
         old = _slice(table, root, leave[window], side) if leaving else None
@@ -144,19 +146,18 @@ def fit_lanes(
 
 def _moves(bounds: np.ndarray) -> np.ndarray:
     """Return the row that each window's bound moves over; -1 for none, and once more at the end."""
-    moves = np.full(len(bounds) + 1, -1)
-    moves[1:-1] = np.where(bounds[1:] > bounds[:-1], bounds[1:] - 1, -1)
+    moves = np.full(len(bounds) + 1, -1, np.int32)
+    np.subtract(bounds[1:], 1, out=moves[1:-1], where=bounds[1:] > bounds[:-1], casting="unsafe")
     return moves
 
 
 def _slice(table: np.ndarray, root: np.ndarray | None, rows: np.ndarray, side: int) -> Any:
     """Cut out the rows that one call needs, always as many, and number them anew."""
     size = side * _STEPS
-    used = rows >= 0
-    low = int(rows.min(where=used, initial=len(table)))
+    low = int(rows.min(where=rows >= 0, initial=len(table)))
     low = max(min(low, len(table) - size), 0)
     index = np.full((_STEPS, side), -1, np.int32)
-    index[: len(rows)] = np.where(used, rows - low, -1)
+    np.subtract(rows, low, out=index[: len(rows)], where=rows >= 0)
 
     def cut(array: np.ndarray | None) -> np.ndarray | None:
         if array is None or len(array) - low >= size:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skjaxwin.kernels.compile import run_many
+
 __all__ = ["RangeProducts", "range_products"]
 
 _BLOCK = 256
@@ -66,11 +68,13 @@ def range_products(
 def _direct(columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray) -> RangeProducts:
     """Gather the rows of each range and go over them twice."""
     size = max(int((stops - starts).max()), 1)
-    at_once = max(_BYTES // (8 * size * columns.shape[1]), 1)
-    parts = [
-        _gather(columns, weight, starts[i : i + at_once], stops[i : i + at_once], size)
-        for i in range(0, len(starts), at_once)
-    ]
+    at_once = max(min(_BYTES // (8 * size * columns.shape[1]), -(-len(starts) // 2)), 1)
+    parts = list(
+        run_many(
+            lambda i: _gather(columns, weight, starts[i : i + at_once], stops[i : i + at_once], size),
+            range(0, len(starts), at_once),
+        )
+    )
     return parts[0] if len(parts) == 1 else RangeProducts(*(np.concatenate(p) for p in zip(*parts, strict=True)))
 
 
@@ -107,15 +111,23 @@ def _gather(
 
 
 def _growing(columns: np.ndarray, weight: np.ndarray | None, start: int, stops: np.ndarray) -> RangeProducts:
-    """Return the statistics of ranges with a common start: each merges the rows since the one before."""
+    """Return the statistics of ranges with a common start: each merges the rows since the one before.
+
+    All are measured from their first row, which each of them holds, so that the merges are sums
+    of terms none of which is ever taken back.
+    """
     edges = np.append(start, stops)
     parts = range_products(columns, weight, edges[:-1], edges[1:])
-    total = parts.take(np.arange(1))
-    series = [total]
-    for i in range(1, len(stops)):
-        total = _merge(total, parts.take(np.array([i])))
-        series.append(total)
-    return RangeProducts(*(np.concatenate(part) for part in zip(*series, strict=True)))
+    total = np.cumsum(parts.weight)
+    origin = columns[start]
+    mean = (parts.origin - origin) + parts.mean
+    before = np.cumsum(parts.weight[:, None] * mean, axis=0) / total[:, None]
+    shift = mean[1:] - before[:-1]
+    between = shift * (total[:-1] * (parts.weight[1:] / total[1:]))[:, None]
+    products = parts.products.copy()
+    products[1:] += shift[:, :, None] * between[:, None]
+    np.cumsum(products, axis=0, out=products)
+    return RangeProducts(total, np.broadcast_to(origin, mean.shape), before, products)
 
 
 def _merge(left: RangeProducts, right: RangeProducts) -> RangeProducts:
