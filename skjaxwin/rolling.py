@@ -421,6 +421,8 @@ class RollingJaxEstimator(BaseEstimator):
     def _predict(self, window: np.ndarray, features: np.ndarray, shared: bool = False) -> np.ndarray:
         features = features.astype(self._dtype, copy=False)
         predictions = predict_rows(self._fitted_model, self.params_, window, features, shared=shared)
+        if self.missing == "skip":
+            predictions[np.isnan(features).any(axis=1)] = np.nan
         return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions
 
 

@@ -113,7 +113,7 @@ def _solve_group(
     """Fit the candidates of one group together."""
     for other in estimators[1:]:
         other._model()._validate_params()
-    first = estimators[0]
+    first = estimators[0].set_params(inference=None)  # nothing here would show standard errors
     problem = first._prepare(X, y, sample_weight)
     each = [other._model().hyperparameters() for other in estimators]
     hyper = {name: np.stack([np.asarray(one[name]) for one in each]) for name in each[0]}

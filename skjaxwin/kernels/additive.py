@@ -28,6 +28,8 @@ __all__ = ["fit_additive"]
 # Statistics of all steps that fit into the caches ran fastest.
 _CACHE_BYTES = 32 * 2**20
 _MAX_LANES = 256
+# So many windows are traced to see whether a model keeps them apart.
+_TRIAL = 3
 
 
 @dataclass(frozen=True)
@@ -170,19 +172,30 @@ def _make(
         return params, info, model.error_parts(statistics, one) if errors else None
 
     def one_lane(table: Any, one: Any) -> Any:
-        statistics = _row_statistics(model, layout, table[:1].T)[0]
+        statistics = _row_statistics(model, layout, table.T)[0]
         return statistics, solve(statistics, one)
 
-    row = jax.ShapeDtypeStruct((1, layout.n_columns), dtype)
+    row = jax.ShapeDtypeStruct((_TRIAL, layout.n_columns), dtype)
     one = {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()}
     traced = trace(one_lane, row, one, dtype=dtype, what=model.described_solve())
-    statistic_bytes, result_bytes = (_bytes(part) for part in traced.result)
+    _check_axes(model, traced.result)
+    statistic_bytes, result_bytes = (_bytes(part) // _TRIAL for part in traced.result)
     lane_bytes = 2 * steps * statistic_bytes + SHORT * grid * result_bytes
     lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
     lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
     shape = _Shape(lanes, steps, grid, plain)
     compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups", quick_compile=False)
     return compiled, shape, lapack_can_block(traced.primitives)
+
+
+def _check_axes(model: Any, result: Any) -> None:
+    """Refuse statistics or parameters that have lost the axis of the windows."""
+    for leaf in jax.tree_util.tree_leaves(result):
+        if not leaf.shape or leaf.shape[-1] != _TRIAL:
+            raise ValueError(
+                f"{model.described_solve()} returns an array of shape {leaf.shape} for {_TRIAL} windows; keep the last "
+                "axis, which is that of the windows: sum over axis 0 and not over all axes."
+            )
 
 
 def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: bool) -> Any:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from skjaxwin.kernels.additive import fit_additive
-from skjaxwin.kernels.lanes import LaneFit, fit_lanes
+from skjaxwin.kernels.lanes import LaneFit, fit_lanes, lanes_at_once
 from skjaxwin.kernels.scan import Rows, refit_windows
 from skjaxwin.kernels.shapes import bucket
 
@@ -70,27 +70,28 @@ def fit_windows(
     parts : dict of ndarray or None
         What the model's ``error_parts`` returns; NaN for windows that were fitted from their rows.
     """
+    can_refit = model.has_fit or model.shares_statistics
     width = capacity if max_rows is None else min(max_rows, capacity)
     few = len(starts) * min(width, len(rows.X)) <= _FEW_ROWS and model.has_fit
-    if algorithm == "refit" or not model.additive or (algorithm == "auto" and few):
+    if not model.additive or (can_refit and (algorithm == "refit" or (algorithm == "auto" and few))):
         return *_refit(model, hyper, rows, starts, stops, max_rows, capacity, max_memory), None
 
     dtype = rows.X.dtype
     double = Rows(*(None if part is None else part.astype(np.float64, copy=False) for part in rows))
     result = _from_statistics(model, hyper, double, starts, stops, capacity, max_memory, algorithm, errors)
-    params, info, parts = jax.tree_util.tree_map(
-        lambda a: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a, result
-    )
+    params, info, parts = result
     bad = _untrusted(model, info, parts)
-    if bad.any():
+    if can_refit and bad.any():
         pick = np.flatnonzero(bad)
         longest = int((stops[pick] - starts[pick]).max())
-        again, its_info = _refit(model, hyper, rows, starts[pick], stops[pick], longest, capacity, max_memory)
+        # From double precision, too: these are the windows that need it.
+        again, its_info = _refit(model, hyper, double, starts[pick], stops[pick], longest, capacity, max_memory)
         params = _overwrite(params, again, pick)
         info = _overwrite(_like(info, its_info), its_info, pick)
         if parts is not None:
             for part in parts.values():
                 part[pick] = np.nan
+    params, info = _in_dtype((params, info), dtype)
     return params, info, parts
 
 
@@ -128,7 +129,7 @@ def _from_statistics(
     options: dict[str, Any] = {"capacity": capacity, "max_memory": max_memory, "errors": errors}
     if not model.shares_statistics:
         return _one_by_one(model, hyper, rows, starts, stops, options)
-    first = _first_lane_window(model, hyper, rows, starts, stops) if algorithm == "auto" else None
+    first = _first_lane_window(model, hyper, rows, starts, stops, max_memory) if algorithm == "auto" else None
     if first is None:
         return fit_additive(model, hyper, rows, starts, stops, **options)
     weight = None if bool((rows.weight == 1).all()) else rows.weight
@@ -143,6 +144,7 @@ def _from_statistics(
         alpha=float(hyper["alpha"][0]),
         fit_intercept=bool(model.fit_intercept),
         errors=errors,
+        max_memory=max_memory,
     )
     return _with_the_rest(model, hyper, rows, starts, stops, first, fit, options)
 
@@ -167,12 +169,14 @@ def _one_by_one(
 
 
 def _first_lane_window(
-    model: Any, hyper: dict[str, np.ndarray], rows: Rows, starts: np.ndarray, stops: np.ndarray
+    model: Any, hyper: dict[str, np.ndarray], rows: Rows, starts: np.ndarray, stops: np.ndarray, max_memory: float
 ) -> int | None:
     """Return the first window from which on lanes can go, None if they cannot."""
     if not model.least_squares or len(hyper["alpha"]) > 1 or rows.age is not None or rows.X.shape[1] > _MAX_FEATURES:
         return None
     if len(starts) > 1 and (np.diff(starts).max() > 1 or np.diff(stops).max() > 1):
+        return None
+    if not lanes_at_once(rows.X.shape[1], 1 if rows.y.ndim == 1 else rows.y.shape[1], max_memory):
         return None
     enough = stops - starts >= max(_ROWS_PER_UNKNOWN * (rows.X.shape[1] + 1), _FIRST_ROWS)
     first = int(np.argmax(enough))
@@ -213,6 +217,11 @@ def _untrusted(model: Any, info: Any, parts: Any) -> np.ndarray:
         close = parts["rss"] < _CLOSE_FIT * parts["tss"]
         bad |= close.reshape(*bad.shape, -1).any(axis=-1)
     return bad.any(axis=1)
+
+
+def _in_dtype(tree: Any, dtype: np.dtype) -> Any:
+    with np.errstate(over="ignore"):  # a result that does not fit is infinite, as in any arithmetic
+        return jax.tree_util.tree_map(lambda a: a.astype(dtype, copy=False) if a.dtype.kind == "f" else a, tree)
 
 
 def _overwrite(whole: Any, part: Any, pick: np.ndarray) -> Any:

@@ -23,11 +23,12 @@ from skjaxwin.kernels.lane_state import LaneState, deviation, exact_state
 from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.ranges import range_products
 
-__all__ = ["LaneFit", "fit_lanes"]
+__all__ = ["LaneFit", "fit_lanes", "lanes_at_once"]
 
 _STEPS = 416
 # Lanes shorter than this do not pay for their exact start.
 _USUAL_STEPS = 400
+_FEWEST = 8
 # Relative to the size that a coefficient can have, given the spread of the data.
 _TOLERANCE = 4e-13
 
@@ -61,9 +62,14 @@ class LaneFit(NamedTuple):
         return LaneFit(self.good[first:], coef, intercept, condition, parts)
 
 
-def lanes_at_once(p: int) -> int:
-    """Return how many lanes share a step: more where a step is small, as many as the caches hold else."""
-    return 128 if p <= 12 else 64 if p <= 24 else 32
+def lanes_at_once(k: int, m: int, max_memory: float) -> int:
+    """Return how many lanes share a step: as many as the caches hold, fewer if memory is short, 0 if too short."""
+    side = 128 if k < 12 else 64 if k < 24 else 32
+    # Results of all steps, inverse and rows, with standard errors; two calls at a time.
+    lane_bytes = 8 * (_STEPS * (m * (k + 3) + 3 * k + 2) + 4 * (k + 1) * (k + m + 1))
+    while side >= _FEWEST and 2 * side * lane_bytes > max_memory:
+        side //= 2
+    return side if side >= _FEWEST else 0
 
 
 def fit_lanes(
@@ -77,6 +83,7 @@ def fit_lanes(
     alpha: float,
     fit_intercept: bool,
     errors: bool,
+    max_memory: float,
 ) -> LaneFit:
     """Fit windows of which each gains and loses at most one row against the one before.
 
@@ -94,23 +101,23 @@ def fit_lanes(
     fit_intercept : bool
     errors : bool
         Whether to return `LaneFit.parts`.
+    max_memory : float
+        Bytes of temporary memory; see `lanes_at_once`.
     """
     k, m = X.shape[1], y.shape[1]
     whole = _empty(len(starts), first, k, m, errors)
     fit, starts, stops = whole.since(first), starts[first:], stops[first:]
     n_windows = len(starts)
-    p = k + fit_intercept
-    side = lanes_at_once(p)
+    side = lanes_at_once(k, m, max_memory)
     calls = max(1, -(-n_windows // (side * _USUAL_STEPS)))
     steps = -(-n_windows // (side * calls))
     n_lanes = -(-n_windows // steps)
     edge = np.minimum(np.arange(n_lanes + 1) * steps, n_windows - 1)
     leaving = bool((starts != starts[0]).any())
 
-    table = np.column_stack([X, y])
-    exact = range_products(table, weight, starts[edge], stops[edge])
+    exact = range_products(X, y, weight, starts[edge], stops[edge])
     start = exact_state(exact, k, alpha, fit_intercept)
-    key = ("lanes", k, m, weight is not None, fit_intercept, errors, leaving)
+    key = ("lanes", side, k, m, weight is not None, fit_intercept, errors, leaving)
     compiled = compiling.cached(
         key,
         lambda: compiling.kernel(_make(k, m, side, fit_intercept, errors, leaving), "fit_lanes", quick_compile=False),
@@ -127,8 +134,8 @@ def fit_lanes(
         window = np.arange(steps + 1, dtype=np.int32)[:, None] + (lane * steps).astype(np.int32)
         np.minimum(window, n_windows, out=window)  # n_windows: no window
         window[0] = n_windows  # a lane starts with its first window done
-        new = _slice(table, root, arrive[window], side)
-        old = _slice(table, root, leave[window], side) if leaving else None
+        new = _slice(X, y, root, arrive[window], side)
+        old = _slice(X, y, root, leave[window], side) if leaving else None
         state = LaneState(*(part[..., lane] for part in start))
         out, end = compiling.run(compiled, new, old, state, np.float64(alpha), np.int32(steps + 1), dtype=np.float64)
         _collect(fit, out, low, steps, side, n_windows)
@@ -151,11 +158,11 @@ def _moves(bounds: np.ndarray) -> np.ndarray:
     return moves
 
 
-def _slice(table: np.ndarray, root: np.ndarray | None, rows: np.ndarray, side: int) -> Any:
+def _slice(X: np.ndarray, y: np.ndarray, root: np.ndarray | None, rows: np.ndarray, side: int) -> Any:
     """Cut out the rows that one call needs, always as many, and number them anew."""
     size = side * _STEPS
-    low = int(rows.min(where=rows >= 0, initial=len(table)))
-    low = max(min(low, len(table) - size), 0)
+    low = int(rows.min(where=rows >= 0, initial=len(X)))
+    low = max(min(low, len(X) - size), 0)
     index = np.full((_STEPS, side), -1, np.int32)
     np.subtract(rows, low, out=index[: len(rows)], where=rows >= 0)
 
@@ -166,7 +173,7 @@ def _slice(table: np.ndarray, root: np.ndarray | None, rows: np.ndarray, side: i
         padded[: len(array) - low] = array[low:]
         return padded
 
-    return cut(table), cut(root), index
+    return cut(X), cut(y), cut(root), index
 
 
 def _empty(n_windows: int, first: int, k: int, m: int, errors: bool) -> LaneFit:
@@ -191,11 +198,11 @@ def _collect(fit: LaneFit, out: Any, low: int, steps: int, side: int, n_windows:
     whole, rest = divmod(last - first, steps)
     names = {"coef": fit.coef, "intercept": fit.intercept, "condition": fit.condition, **(fit.parts or {})}
     for name, target in names.items():
-        values = out[name]  # (steps, lanes, ...)
+        values = out[name]  # (lanes, steps, ...)
         lanes = target[first : first + whole * steps].reshape(whole, steps, *target.shape[1:])
-        lanes[...] = np.swapaxes(values[:steps, :whole], 0, 1)
+        lanes[...] = values[:whole, :steps]
         if rest:
-            target[last - rest : last] = values[:rest, whole]
+            target[last - rest : last] = values[whole, :rest]
 
 
 def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving: bool) -> Any:
@@ -212,11 +219,11 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
 
         def row(part: Any, step: Any) -> Any:
             """Return one row times the root of its weight: that root, and the columns."""
-            table, root, index = part
+            X, y, root, index = part
             index = row_of(index, step)
             at = jnp.maximum(index, 0)
             own = jnp.where(index >= 0, 1.0 if root is None else root[at], 0.0)
-            return own, (table[at].T - start.origin) * (unit * own)
+            return own, (jnp.concatenate([X[at].T, y[at].T]) - start.origin) * (unit * own)
 
         def design(row: Any) -> list[Any]:
             return [row[0]] * fit_intercept + [row[1][j] for j in range(k)]
@@ -283,7 +290,7 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
             return found
 
         dtype = start.inverse.dtype
-        out = {name: jnp.zeros((_STEPS, side, *shape), dtype) for name, shape in _layout(k, m, errors).items()}
+        out = {name: jnp.zeros((side, _STEPS, *shape), dtype) for name, shape in _layout(k, m, errors).items()}
         # Kept for itself: reading it out of the new inverse makes the compiler compute that twice.
         diagonal = jnp.stack([start.inverse[j, j] for j in range(p)])
         state = (
@@ -306,9 +313,9 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
 
 
 def _put(whole: Any, values: Any, step: Any) -> Any:
-    """Store one step's values, lanes first."""
-    at = (step,) + (jnp.int32(0),) * values.ndim
-    return lax.dynamic_update_slice(whole, jnp.moveaxis(values, -1, 0)[None], at, allow_negative_indices=False)
+    """Store one step's values, each with its lane."""
+    at = (jnp.int32(0), step) + (jnp.int32(0),) * (values.ndim - 1)
+    return lax.dynamic_update_slice(whole, jnp.moveaxis(values, -1, 0)[:, None], at, allow_negative_indices=False)
 
 
 def _product(array: Any, vector: list[Any]) -> Any:

@@ -6,7 +6,7 @@ ranges are long.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,86 +40,102 @@ class RangeProducts(NamedTuple):
 
 
 def range_products(
-    columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray
 ) -> RangeProducts:
     """Return the statistics of every range.
 
     Parameters
     ----------
-    columns : ndarray of shape (n_rows, c)
+    X, y : ndarray of shape (n_rows, k) and (n_rows, m)
+        Together the c columns.
     weight : ndarray of shape (n_rows,) or None
         None for ones.
     starts, stops : ndarray of shape (n,)
         Half-open row bounds.
     """
     if len(starts) > 2 and bool((starts == starts[0]).all() and (np.diff(stops) >= 0).all()):
-        return _growing(columns, weight, int(starts[0]), stops)
+        return _growing(X, y, weight, int(starts[0]), stops)
     if int((stops - starts).max()) <= _DIRECT:
-        return _direct(columns, weight, starts, stops)
+        return _direct(X, y, weight, starts, stops)
     first, last = -(-starts // _BLOCK), stops // _BLOCK
     inside = first < last
     first, last = np.where(inside, first, 0), np.where(inside, last, 0)
     # Without a whole block inside, a range has fewer than two blocks of rows: all of it counts as its end.
-    older = _direct(columns, weight, np.minimum(starts, first * _BLOCK), np.where(inside, first * _BLOCK, 0))
-    newer = _direct(columns, weight, np.where(inside, last * _BLOCK, starts), stops)
-    return _merge(_merge(older, _whole_blocks(columns, weight, first, last)), newer)
+    older = _direct(X, y, weight, np.minimum(starts, first * _BLOCK), np.where(inside, first * _BLOCK, 0))
+    newer = _direct(X, y, weight, np.where(inside, last * _BLOCK, starts), stops)
+    return _merge(_merge(older, _whole_blocks(X, y, weight, first, last)), newer)
 
 
-def _direct(columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray) -> RangeProducts:
+def _direct(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray
+) -> RangeProducts:
     """Gather the rows of each range and go over them twice."""
     size = max(int((stops - starts).max()), 1)
-    at_once = max(min(_BYTES // (8 * size * columns.shape[1]), -(-len(starts) // 2)), 1)
+    at_once = max(min(_BYTES // (8 * size * (X.shape[1] + y.shape[1])), -(-len(starts) // 2)), 1)
     parts = list(
         run_many(
-            lambda i: _gather(columns, weight, starts[i : i + at_once], stops[i : i + at_once], size),
+            lambda i: _gather(X, y, weight, starts[i : i + at_once], stops[i : i + at_once], size),
             range(0, len(starts), at_once),
         )
     )
     return parts[0] if len(parts) == 1 else RangeProducts(*(np.concatenate(p) for p in zip(*parts, strict=True)))
 
 
+@np.errstate(all="ignore")  # what is not finite is seen later
 def _gather(
-    columns: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray, size: int
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray, size: int
 ) -> RangeProducts:
-    low, full = int(starts[0]), bool((stops - starts == size).all())
-    origin = columns[np.minimum(starts, len(columns) - 1)]
-    row = None
-    if full and bool((np.diff(starts) == size).all()):  # one range after the other: no gather
-        part = columns[low : low + len(starts) * size].reshape(len(starts), size, -1) - origin[:, None]
-        each = None if weight is None else weight[low : low + len(starts) * size].reshape(len(starts), size)
-    else:
-        row = starts[:, None] + np.arange(size)
-        if not full:
-            inside = row < stops[:, None]
-            row = np.where(inside, row, np.minimum(starts, len(columns) - 1)[:, None])
-        part = columns[row]
-        part -= origin[:, None]
-        each = None if weight is None else weight[row]
-        if not full:
-            each = np.where(inside, 1.0 if each is None else each, 0.0)
-    if each is None:
-        total = np.full(len(starts), float(size))
+    n, k = len(starts), X.shape[1]
+    full = bool((stops - starts == size).all())
+    first = np.minimum(starts, len(X) - 1)
+    origin = np.concatenate([X[first], y[first]], axis=1)
+    pick = _rows(starts, stops, size, full)
+    part = np.empty((n, size, k + y.shape[1]))
+    np.subtract(pick(X), origin[:, None, :k], out=part[:, :, :k])
+    np.subtract(pick(y), origin[:, None, k:], out=part[:, :, k:])
+    if weight is None and full:
+        total = np.full(n, float(size))
         mean = part.sum(axis=1) / size
         part -= mean[:, None]
-        weighted = part
-    else:
-        total = each.sum(axis=1)
-        mean = (each[:, None] @ part)[:, 0] / np.where(total > 0, total, 1)[:, None]
-        part -= mean[:, None]
-        weighted = part * each[:, :, None]
-    return RangeProducts(total, origin, mean, part.transpose(0, 2, 1) @ weighted)
+        return RangeProducts(total, origin, mean, part.transpose(0, 2, 1) @ part)
+    each = np.ones((n, size)) if weight is None else pick(weight)
+    if not full:
+        each = np.where(np.arange(size) < (stops - starts)[:, None], each, 0.0)
+    total = each.sum(axis=1)
+    mean = (each[:, None] @ part)[:, 0] / np.where(total > 0, total, 1)[:, None]
+    part -= mean[:, None]
+    return RangeProducts(total, origin, mean, part.transpose(0, 2, 1) @ (part * each[:, :, None]))
 
 
-def _growing(columns: np.ndarray, weight: np.ndarray | None, start: int, stops: np.ndarray) -> RangeProducts:
+def _rows(starts: np.ndarray, stops: np.ndarray, size: int, full: bool) -> Any:
+    """Return what picks the rows of all ranges, (n, size, ...): a view where ranges are evenly spaced."""
+    gaps = np.diff(starts)
+    if full and (len(gaps) == 0 or bool((gaps == gaps[0]).all())):
+        low, gap = int(starts[0]), int(gaps[0]) if len(gaps) else 0
+
+        def view(array: np.ndarray) -> np.ndarray:
+            step = array.strides[0]
+            shape, strides = (len(starts), size, *array.shape[1:]), (gap * step, step, *array.strides[1:])
+            return np.lib.stride_tricks.as_strided(array[low:], shape, strides, writeable=False)
+
+        return view
+    row = starts[:, None] + np.arange(size)
+    if not full:  # rows that are not in the range repeat its first one
+        row = np.where(row < stops[:, None], row, starts[:, None])
+    return lambda array: array[np.minimum(row, len(array) - 1)]
+
+
+@np.errstate(all="ignore")  # what is not finite is seen later
+def _growing(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: int, stops: np.ndarray) -> RangeProducts:
     """Return the statistics of ranges with a common start: each merges the rows since the one before.
 
     All are measured from their first row, which each of them holds, so that the merges are sums
     of terms none of which is ever taken back.
     """
     edges = np.append(start, stops)
-    parts = range_products(columns, weight, edges[:-1], edges[1:])
+    parts = range_products(X, y, weight, edges[:-1], edges[1:])
     total = np.cumsum(parts.weight)
-    origin = columns[start]
+    origin = np.concatenate([X[start], y[start]])
     mean = (parts.origin - origin) + parts.mean
     before = np.cumsum(parts.weight[:, None] * mean, axis=0) / total[:, None]
     shift = mean[1:] - before[:-1]
@@ -130,6 +146,7 @@ def _growing(columns: np.ndarray, weight: np.ndarray | None, start: int, stops: 
     return RangeProducts(total, np.broadcast_to(origin, mean.shape), before, products)
 
 
+@np.errstate(all="ignore")  # what is not finite is seen later
 def _merge(left: RangeProducts, right: RangeProducts) -> RangeProducts:
     """Merge pairs of ranges; one of a pair may be empty."""
     weight = left.weight + right.weight
@@ -144,11 +161,13 @@ def _merge(left: RangeProducts, right: RangeProducts) -> RangeProducts:
     )
 
 
-def _whole_blocks(columns: np.ndarray, weight: np.ndarray | None, first: np.ndarray, last: np.ndarray) -> RangeProducts:
+def _whole_blocks(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, first: np.ndarray, last: np.ndarray
+) -> RangeProducts:
     """Merge ranges of whole blocks by doubling: each takes the runs of its length's binary digits."""
     n_blocks = max(int(last.max()), 1)
     block = np.arange(n_blocks)
-    runs = _direct(columns, weight, block * _BLOCK, np.minimum((block + 1) * _BLOCK, len(columns)))
+    runs = _direct(X, y, weight, block * _BLOCK, np.minimum((block + 1) * _BLOCK, len(X)))
     total = runs.take(np.zeros_like(first))._replace(weight=np.zeros(len(first)))
     total = total._replace(products=np.zeros_like(total.products))
     position, length, span = first.copy(), last - first, 1

@@ -49,11 +49,14 @@ class LinearErrors(WindowModel):
         """Fit one window; see `WindowModel.fit`. The parameters are coef, intercept (errors) and r2."""
         dtype = X.dtype
         zero = jnp.zeros((), dtype)
+        # Sizes are divided out first, so that no square leaves the range.
+        inside = weight > 0
+        X, size = _unit_size(X, inside)
+        y, level_size = _unit_size(y, inside)
         params, info = Linear(fit_intercept=self.fit_intercept).fit(X, y, weight, {"alpha": zero}, start)
         targets = y[:, None] if y.ndim == 1 else y
         coef = params["coef"][None] if y.ndim == 1 else params["coef"]
         intercept = params["intercept"][None] if y.ndim == 1 else params["intercept"]
-        inside = weight > 0
         n = jnp.sum(inside, dtype=dtype)
         residuals = jnp.where(inside[:, None], targets - X @ coef.T - intercept, 0)
 
@@ -86,12 +89,21 @@ class LinearErrors(WindowModel):
         errors = jnp.sqrt(jax.vmap(variance)(residuals.T, rss))
         errors = jnp.where((degrees > 0) & info.determined, errors, jnp.nan)
         total = jnp.sum(weight[:, None] * jnp.where(inside[:, None], targets - level, 0) ** 2, axis=0)
-        found = {"coef": errors[:, :k], "r2": 1 - rss / total}
+        level_size = jnp.atleast_1d(level_size)
+        found = {"coef": errors[:, :k] / size * level_size[:, None], "r2": 1 - rss / total}
         if self.fit_intercept:
-            found["intercept"] = errors[:, k]
+            found["intercept"] = errors[:, k] * level_size
         if y.ndim == 1:
             found = {name: a[0] for name, a in found.items()}
         return found, FitInfo(converged=jnp.ones((), bool))
+
+
+def _unit_size(values: Any, inside: Any) -> tuple[Any, Any]:
+    """Divide columns by their largest entry in the window; return that, too."""
+    counts = inside.reshape(-1, *[1] * (values.ndim - 1))
+    largest = jnp.max(jnp.where(counts, jnp.abs(values), 0), axis=0)
+    size = jnp.where(largest > 0, largest, 1)
+    return values / size, size
 
 
 def _meat(scores: Any, n: Any, max_lags: Any) -> Any:
