@@ -22,7 +22,8 @@ _FIRST_ROWS = 48
 _MAX_FEATURES = 128
 _MIN_WINDOWS = 256
 _FEW_REFIT = 4096
-_CLOSE_FIT = 1e-5
+# Of the roots of the residual and the total sum of squares.
+_CLOSE_FIT = 3e-3
 
 
 def fit_windows(

@@ -45,8 +45,8 @@ class LaneFit(NamedTuple):
     condition : ndarray of shape (n_windows,)
         Root of the largest variance inflation factor.
     parts : dict or None
-        What standard errors are made of: ``rss`` and ``tss`` (n_windows, m), ``slopes``
-        (n_windows, k), ``constant`` (n_windows,).
+        What standard errors are made of, as in `models.Linear.error_parts`: ``rss`` and ``tss``
+        (n_windows, m), ``slopes`` (n_windows, k), ``constant`` (n_windows,).
     """
 
     good: np.ndarray
@@ -281,8 +281,10 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
                 shift = _product(slopes, [start.origin[j] for j in range(k)])
                 found["intercept"] = start.origin[k:] + (beta[0] * scale - shift)
             if errors:
-                found["rss"], found["tss"] = rss * scale * scale, spread[k:] * scale * scale
-                found["slopes"] = diagonal[fit_intercept:] * unit[:k] * unit[:k]
+                # Roots, so that the size of the data leaves no trace but its own.
+                found["rss"] = jnp.sqrt(jnp.maximum(rss, 0)) * scale
+                found["tss"] = jnp.sqrt(jnp.maximum(spread[k:], 0)) * scale
+                found["slopes"] = jnp.sqrt(diagonal[fit_intercept:]) * unit[:k]
                 found["constant"] = jnp.zeros_like(diagonal[0])
                 if fit_intercept:
                     lever = [jnp.ones(side, rss.dtype)] + [-start.origin[j] * unit[j] for j in range(k)]

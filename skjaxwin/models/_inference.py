@@ -148,11 +148,11 @@ def errors_from_parts(parts: dict[str, np.ndarray], n_rows: np.ndarray, fit_inte
     """
     degrees = n_rows - parts["slopes"].shape[1] - fit_intercept
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = parts["rss"] / np.where(degrees > 0, degrees, np.nan)[:, None]
+        deviation = parts["rss"] / np.sqrt(np.where(degrees > 0, degrees, np.nan))[:, None]
         found = {
-            "coef": np.sqrt(variance[:, :, None] * parts["slopes"][:, None]),
-            "r2": 1 - parts["rss"] / parts["tss"],
+            "coef": deviation[:, :, None] * parts["slopes"][:, None],
+            "r2": 1 - (parts["rss"] / parts["tss"]) ** 2,
         }
         if fit_intercept:
-            found["intercept"] = np.sqrt(variance * parts["constant"][:, None])
+            found["intercept"] = deviation * np.sqrt(parts["constant"])[:, None]
     return found

@@ -33,8 +33,9 @@ def solve_products(statistics: Products, alpha: Any, fit_intercept: bool) -> tup
         With the root of the largest variance inflation factor; infinite where cross products
         cannot tell what it is.
     parts : dict
-        Residual and total sums of squares ``rss`` and ``tss`` of shape (m, n), and the diagonal
-        of the inverse of the cross products: ``slopes`` (k, n) and ``constant`` (n,).
+        Roots of the residual and total sums of squares, ``rss`` and ``tss`` of shape (m, n), and of
+        the diagonal of the inverse cross products, ``slopes`` (k, n); ``constant`` (n,) is that of
+        the intercept, and no root.
     """
     weight, mean, products = statistics.weight, statistics.origin + statistics.mean, statistics.products
     limits = jnp.finfo(mean.dtype)
@@ -51,11 +52,12 @@ def solve_products(statistics: Products, alpha: Any, fit_intercept: bool) -> tup
     eye = jnp.eye(k, dtype=mean.dtype)[:, :, None]
     # The penalty stands on the diagonal alone; a column without variation makes it zero.
     correlation = jnp.where(eye > 0, jnp.where(penalised > 0, 1, 0)[:, None], correlation)
-    factor = inverse_factor(correlation) * scale[None]
+    factor = inverse_factor(correlation)
+    slopes = jnp.sqrt(jnp.sum(factor * factor, axis=0))
+    condition = jnp.maximum(jnp.max(slopes, axis=0), 1)
+    factor = factor * scale[None]
     half = jnp.sum(factor[:, :, None] * square[:k, k:][None], axis=1)  # (k, m, n)
     coef = jnp.sum(factor[:, :, None] * half[:, None], axis=0)  # (k, m, n)
-    slopes = jnp.sum(factor * factor, axis=0)
-    condition = jnp.sqrt(jnp.maximum(jnp.max(slopes * penalised, axis=0), 1))
     intercept = jnp.zeros_like(mean[k:])
     constant = jnp.zeros_like(weight)
     if fit_intercept:
@@ -68,8 +70,8 @@ def solve_products(statistics: Products, alpha: Any, fit_intercept: bool) -> tup
     varies = (diagonal[:k] > (1024 * limits.eps) ** 2 * raw[:k]) | (alpha > 0)
     trusted = jnp.all(inside, axis=0) & jnp.all(varies, axis=0) & jnp.isfinite(condition)
     condition = jnp.where(trusted, condition, jnp.inf)
-    rss = diagonal[k:] - jnp.sum(half * half, axis=0)
-    parts = {"rss": rss, "tss": diagonal[k:], "slopes": slopes, "constant": constant}
+    rss = jnp.sqrt(jnp.maximum(diagonal[k:] - jnp.sum(half * half, axis=0), 0))
+    parts = {"rss": rss, "tss": jnp.sqrt(diagonal[k:]), "slopes": slopes * scale, "constant": constant}
     if statistics.n_targets == 1:
         coef, intercept = coef[:, 0], intercept[0]
     else:
