@@ -53,7 +53,7 @@ def range_products(
     starts, stops : ndarray of shape (n,)
         Half-open row bounds.
     """
-    if len(starts) > 2 and bool((starts == starts[0]).all() and (np.diff(stops) >= 0).all()):
+    if len(starts) > 3 and bool((starts == starts[0]).all() and (np.diff(stops) >= 0).all()):
         return _growing(X, y, weight, int(starts[0]), stops)
     if int((stops - starts).max()) <= _DIRECT:
         return _direct(X, y, weight, starts, stops)
@@ -78,7 +78,11 @@ def _direct(
             range(0, len(starts), at_once),
         )
     )
-    return parts[0] if len(parts) == 1 else RangeProducts(*(np.concatenate(p) for p in zip(*parts, strict=True)))
+    return parts[0] if len(parts) == 1 else _concatenate(parts)
+
+
+def _concatenate(parts: list[RangeProducts]) -> RangeProducts:
+    return RangeProducts(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 @np.errstate(all="ignore")  # what is not finite is seen later
@@ -90,21 +94,22 @@ def _gather(
     first = np.minimum(starts, len(X) - 1)
     origin = np.concatenate([X[first], y[first]], axis=1)
     pick = _rows(starts, stops, size, full)
-    part = np.empty((n, size, k + y.shape[1]))
-    np.subtract(pick(X), origin[:, None, :k], out=part[:, :, :k])
-    np.subtract(pick(y), origin[:, None, k:], out=part[:, :, k:])
+    # Rows last: loops run along them, and not along a handful of columns.
+    part = np.empty((n, k + y.shape[1], size))
+    np.subtract(pick(X).transpose(0, 2, 1), origin[:, :k, None], out=part[:, :k])
+    np.subtract(pick(y).transpose(0, 2, 1), origin[:, k:, None], out=part[:, k:])
     if weight is None and full:
         total = np.full(n, float(size))
-        mean = part.sum(axis=1) / size
-        part -= mean[:, None]
-        return RangeProducts(total, origin, mean, part.transpose(0, 2, 1) @ part)
+        mean = part.sum(axis=2) / size
+        part -= mean[:, :, None]
+        return RangeProducts(total, origin, mean, part @ part.transpose(0, 2, 1))
     each = np.ones((n, size)) if weight is None else pick(weight)
     if not full:
         each = np.where(np.arange(size) < (stops - starts)[:, None], each, 0.0)
     total = each.sum(axis=1)
-    mean = (each[:, None] @ part)[:, 0] / np.where(total > 0, total, 1)[:, None]
-    part -= mean[:, None]
-    return RangeProducts(total, origin, mean, part.transpose(0, 2, 1) @ (part * each[:, :, None]))
+    mean = (part @ each[:, :, None])[:, :, 0] / np.where(total > 0, total, 1)[:, None]
+    part -= mean[:, :, None]
+    return RangeProducts(total, origin, mean, (part * each[:, None]) @ part.transpose(0, 2, 1))
 
 
 def _rows(starts: np.ndarray, stops: np.ndarray, size: int, full: bool) -> Any:
@@ -133,7 +138,9 @@ def _growing(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: int
     of terms none of which is ever taken back.
     """
     edges = np.append(start, stops)
-    parts = range_products(X, y, weight, edges[:-1], edges[1:])
+    # The first and the last one apart: all others are equally long, and need no gather.
+    pieces = [slice(0, 1), slice(1, -1), slice(-1, None)]
+    parts = _concatenate([range_products(X, y, weight, edges[:-1][p], edges[1:][p]) for p in pieces])
     total = np.cumsum(parts.weight)
     origin = np.concatenate([X[start], y[start]])
     mean = (parts.origin - origin) + parts.mean
