@@ -204,3 +204,40 @@ def test_a_users_model_stays_below_the_limit_too(calls, rng):
     assert rolling.params_["gram"].shape == (5, 100, 100)
     temporary, results = memory_of(calls[-1])
     assert temporary + results <= 256e6
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "auto"])
+@pytest.mark.parametrize("max_memory", [8e6, 256e6])
+def test_merged_statistics_and_lanes_stay_below_the_limit(algorithm, max_memory, calls, rng):
+    X, y = rng.normal(size=(12_000, 4)), rng.normal(size=(12_000, 30))
+    fitted = RollingJaxEstimator(models.Linear(), window=100, algorithm=algorithm, max_memory=max_memory).fit(X, y)
+    assert {call[0].__name__ for call in calls} <= {"fit_groups", "fit_lanes", "fit_windows"}
+    large = [call for call in calls if call[0].__name__ in ("fit_groups", "fit_lanes")]
+    assert large
+    temporary, results = memory_of(large[0])
+    assert 0 < temporary + results <= max_memory
+    design = np.column_stack([np.ones(100), X[-100:]])
+    expected = np.linalg.lstsq(design, y[-100:], rcond=None)[0]
+    np.testing.assert_allclose(fitted.coef_, expected[1:].T, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.timeout(120)
+def test_fits_in_four_threads_give_what_one_gives():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(12_000, 3)), rng.normal(size=12_000)
+    jobs = {
+        "lanes": (X, {"window": 120}),
+        "merges": (X, {"window": 120, "algorithm": "exact"}),
+        "single precision": (X.astype(np.float32), {"window": 120}),
+        "errors": (X, {"window": 120, "inference": "nonrobust"}),
+    }
+
+    def fit(name):
+        data, parameters = jobs[name]
+        return RollingJaxEstimator(models.Linear(), **parameters).fit(data, y).params_["coef"]
+
+    alone = {name: fit(name) for name in jobs}
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, list(jobs) * 6))
+    for name, coef in zip(list(jobs) * 6, together, strict=True):
+        np.testing.assert_array_equal(coef, alone[name], err_msg=name)
