@@ -56,9 +56,11 @@ def two_passes(one: Series) -> np.ndarray:
 def ways(one: Series) -> dict[str, np.ndarray]:
     """The standard deviation of every window, by the package and by its peers."""
     column = one.values[:, None]
-    model = models.Moments(statistics=("std",))
+    model = models.Moments(statistic=("std",))
     rolling = RollingJaxEstimator(model, window=one.window, min_periods=one.min_rows, missing="skip")
-    found = {"skjaxwin": rolling.fit(column).params_["std"].ravel()}
+    found = {"skjaxwin": np.full(len(column), np.nan)}
+    rolling.fit(column)
+    found["skjaxwin"][rolling.window_times_] = rolling.params_["std"].ravel()
     for name, peer in window_statistic("std", column, one.window, one.min_rows).items():
         out = peer.run()
         found[name] = np.array([peer.read(out, stop).item() for stop in range(1, len(column) + 1)])

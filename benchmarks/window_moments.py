@@ -22,9 +22,10 @@ TOLERANCE = 1e-8
 
 def package(name: str, X: np.ndarray) -> Peer:
     """The package's way."""
-    model = models.Covariance() if name == "covariance" else models.Moments(statistics=(name,))
+    model = models.Covariance() if name == "covariance" else models.Moments(statistic=(name,))
     estimator = RollingJaxEstimator(model, window=WINDOW)
-    return Peer(lambda: estimator.fit(X), lambda fitted, stop: fitted.params_[name][stop - 1])
+    # Windows of too few rows are left out at the start: counted from the end, each is in its place.
+    return Peer(lambda: estimator.fit(X), lambda fitted, stop: fitted.params_[name][stop - 1 - len(X)])
 
 
 def two_passes(name: str, rows: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skjaxwin.kernels import fit_windows
+from skjaxwin.kernels import Rows, fit_windows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.models._inference import LinearErrors, errors_from_parts
 from skjaxwin.problem import Problem
@@ -18,7 +18,7 @@ def check_inference(model: WindowModel, inference: str | None) -> None:
     """Refuse models whose standard errors are not known."""
     if inference is None:
         return
-    if not isinstance(model, Linear):
+    if not (isinstance(model, Linear) and model.is_least_squares):
         raise ValueError(
             f"inference={inference!r} needs model=models.Linear(); the standard errors of "
             f"{type(model).__name__} are not known. Set inference=None."
@@ -61,11 +61,13 @@ def window_errors(
         left = np.flatnonzero(np.isnan(own["rss"]).any(axis=1))
     if len(left):
         max_lags = {"HAC": -1.0 if hac_maxlags is None else float(hac_maxlags)}.get(inference, 0.0)
+        # In double precision, as merged statistics are.
+        double = Rows(*(None if a is None else a.astype(np.float64, copy=False) for a in problem.rows))
         robust = float(inference != "nonrobust")
         rest: Any = fit_windows(
             LinearErrors(robust, fit_intercept, max_lags),
             {"robust": np.array([robust]), "max_lags": np.array([max_lags])},
-            problem.rows,
+            double,
             starts[left],
             stops[left],
             max_rows=problem.windows.max_rows if len(left) == len(starts) else int((stops[left] - starts[left]).max()),
@@ -76,10 +78,11 @@ def window_errors(
         if inference == "HC1":
             _correct(rest, (stops - starts)[left], problem.rows.X.shape[1] + fit_intercept)
         if not found:
-            return rest
-        for name, array in rest.items():
-            found[name][left] = array
-    return found
+            found = rest
+        else:
+            for name, array in rest.items():
+                found[name][left] = array
+    return {name: array.astype(problem.rows.X.dtype, copy=False) for name, array in found.items()}
 
 
 def _correct(errors: dict[str, np.ndarray], n_rows: np.ndarray, n_coefficients: int) -> None:

@@ -55,9 +55,14 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     model = clone(model)
     model._validate_params()
     skip = estimator.missing == "skip"
-    features, target, times = split_time(
-        estimator, X, y, time=estimator.time, reset=True, supervised=_uses_target(model, y), missing=skip
-    )
+    try:
+        features, target, times = split_time(
+            estimator, X, y, time=estimator.time, reset=True, supervised=_uses_target(model, y), missing=skip
+        )
+    except ValueError as error:
+        if not skip and ("Input X contains NaN" in str(error) or "Input y contains NaN" in str(error)):
+            raise ValueError(f'missing="raise": {error}\nSet missing="skip" to leave such rows out.') from error
+        raise
     n_rows = len(features)
     weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
     positive = weight > 0
@@ -78,7 +83,8 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         if not counted.all():
             timeline = timeline.skip(counted)
     min_periods = estimator.min_periods or model.min_rows(features.shape[1])
-    windows = win.make_windows(timeline, window=estimator.window, step=estimator.step, min_periods=min_periods)
+    why = "" if estimator.min_periods else f" (what {type(model).__name__} needs)"
+    windows = win.make_windows(timeline, window=estimator.window, step=estimator.step, min_periods=min_periods, why=why)
     age = None
     if estimator.halflife is not None:
         exact = win.ages_in_halflives(timeline, estimator.halflife)

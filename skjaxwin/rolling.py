@@ -363,7 +363,7 @@ class RollingJaxEstimator(BaseEstimator):
                 ) from error
             raise
         shape = (len(problem.windows.stops), len(next(iter(hyper.values()))) if hyper else 1)
-        finite = all_finite(params, shape)
+        finite = np.ones(shape, bool) if problem.model.may_be_nan else all_finite(params, shape)
         info = info._replace(converged=finite if info.converged is None else info.converged & finite)
         _warn_of_failures(problem, info.converged if info.determined is None else info.converged | ~info.determined)
         if self.underdetermined == "nan" and info.determined is not None:

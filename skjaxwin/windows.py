@@ -205,7 +205,9 @@ def make_timeline(times: np.ndarray | None, n_rows: int) -> Timeline:
     return Timeline(order, stamps, codes)
 
 
-def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1, min_periods: int = 1) -> Windows:
+def make_windows(
+    timeline: Timeline, *, window: Any = "expanding", step: int = 1, min_periods: int = 1, why: str = ""
+) -> Windows:
     """Cut a timeline into windows.
 
     Parameters
@@ -219,6 +221,8 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
         One window at every ``step``-th time stamp, and always one at the last.
     min_periods : int
         Windows with fewer rows are left out.
+    why : str
+        Where `min_periods` comes from, for messages.
 
     Returns
     -------
@@ -256,7 +260,7 @@ def make_windows(timeline: Timeline, *, window: Any = "expanding", step: int = 1
     enough = sizes >= max(min_periods, 1)
     if not enough.any():
         raise ValueError(
-            f"min_periods={min_periods}: no window holds that many rows of positive weight "
+            f"min_periods={min_periods}{why}: no window holds that many rows of positive weight "
             f"(the largest holds {int(sizes.max())}); lower min_periods or widen the window."
         )
     if not enough.all():

@@ -28,6 +28,8 @@ __all__ = ["fit_additive"]
 # Statistics of all steps that fit into the caches ran fastest.
 _CACHE_BYTES = 32 * 2**20
 _MAX_LANES = 256
+# Candidates at a time: a power of two, as is the size of a grid.
+_SIDE_BY_SIDE = 16
 # So many windows are traced to see whether a model keeps them apart.
 _TRIAL = 3
 
@@ -173,6 +175,8 @@ def _make(
 
     def one_lane(table: Any, one: Any) -> Any:
         statistics = _row_statistics(model, layout, table.T)[0]
+        # All that the kernels call: what blocks in a merge would block there.
+        statistics = model.merge(model.scale(statistics, table[:, 0]), model.append(statistics, statistics))
         return statistics, solve(statistics, one)
 
     row = jax.ShapeDtypeStruct((_TRIAL, layout.n_columns), dtype)
@@ -186,6 +190,14 @@ def _make(
     shape = _Shape(lanes, steps, grid, plain)
     compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups", quick_compile=False)
     return compiled, shape, lapack_can_block(traced.primitives)
+
+
+def _for_each(solve: Any, candidates: Any, grid: int) -> Any:
+    """Solve for all candidates, some side by side: enough for the price of a call, not for all memory."""
+    some = min(grid, _SIDE_BY_SIDE)
+    batches = jax.tree_util.tree_map(lambda a: a.reshape(grid // some, some, *a.shape[1:]), candidates)
+    found = lax.map(jax.vmap(solve), batches)
+    return jax.tree_util.tree_map(lambda a: a.reshape(grid, *a.shape[2:]), found)
 
 
 def _check_axes(model: Any, result: Any) -> None:
@@ -225,7 +237,7 @@ def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: b
                 one = jax.tree_util.tree_map(lambda a: a[0], candidates)
                 found = jax.tree_util.tree_map(lambda a: a[None], solve(statistics, one))
             else:
-                found = lax.map(lambda one: solve(statistics, one), candidates)
+                found = _for_each(lambda one: solve(statistics, one), candidates, shape.grid)
             return jax.tree_util.tree_map(lambda a: jnp.moveaxis(a, -1, 0), found)
 
         like = jax.eval_shape(lambda: fitted(window(jnp.int32(0))))

@@ -17,7 +17,7 @@ __all__ = ["fit_windows"]
 # Below so many rows in all windows together, passes over them cost less than another compile.
 _FEW_ROWS = 2**20
 # A lane must not start where hardly more rows than unknowns make the inverse large.
-_ROWS_PER_UNKNOWN = 3
+_ROWS_PER_UNKNOWN = 2.5
 _FIRST_ROWS = 48
 _MAX_FEATURES = 128
 _MIN_WINDOWS = 256
@@ -74,7 +74,7 @@ def fit_windows(
     can_refit = model.has_fit or model.shares_statistics
     width = capacity if max_rows is None else min(max_rows, capacity)
     few = len(starts) * min(width, len(rows.X)) <= _FEW_ROWS and model.has_fit
-    if not model.additive or (can_refit and (algorithm == "refit" or (algorithm == "auto" and few))):
+    if not model.merges or (can_refit and (algorithm == "refit" or (algorithm == "auto" and few))):
         return *_refit(model, hyper, rows, starts, stops, max_rows, capacity, max_memory), None
 
     dtype = rows.X.dtype
@@ -130,7 +130,7 @@ def _from_statistics(
     options: dict[str, Any] = {"capacity": capacity, "max_memory": max_memory, "errors": errors}
     if not model.shares_statistics:
         return _one_by_one(model, hyper, rows, starts, stops, options)
-    first = _first_lane_window(model, hyper, rows, starts, stops, max_memory) if algorithm == "auto" else None
+    first = _first_lane_window(model, rows, starts, stops, max_memory) if algorithm == "auto" else None
     if first is None:
         return fit_additive(model, hyper, rows, starts, stops, **options)
     weight = None if bool((rows.weight == 1).all()) else rows.weight
@@ -142,7 +142,7 @@ def _from_statistics(
         starts,
         stops,
         first=first,
-        alpha=float(hyper["alpha"][0]),
+        alphas=hyper["alpha"],
         fit_intercept=bool(model.fit_intercept),
         errors=errors,
         max_memory=max_memory,
@@ -169,11 +169,9 @@ def _one_by_one(
     return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts, axis=1), *results)
 
 
-def _first_lane_window(
-    model: Any, hyper: dict[str, np.ndarray], rows: Rows, starts: np.ndarray, stops: np.ndarray, max_memory: float
-) -> int | None:
+def _first_lane_window(model: Any, rows: Rows, starts: np.ndarray, stops: np.ndarray, max_memory: float) -> int | None:
     """Return the first window from which on lanes can go, None if they cannot."""
-    if not model.least_squares or len(hyper["alpha"]) > 1 or rows.age is not None or rows.X.shape[1] > _MAX_FEATURES:
+    if not model.is_least_squares or rows.age is not None or rows.X.shape[1] > _MAX_FEATURES:
         return None
     if len(starts) > 1 and (np.diff(starts).max() > 1 or np.diff(stops).max() > 1):
         return None
@@ -197,11 +195,10 @@ def _with_the_rest(
     """Complete what lanes could fit: other lanes by merges, and the first windows from their rows."""
     coef, intercept = fit.coef, fit.intercept
     if rows.y.ndim == 1:
-        coef, intercept = coef[:, 0], intercept[:, 0]
-    params = {"coef": coef[:, None], "intercept": intercept[:, None]}
-    info = model.solved(fit.condition[:, None])
-    parts = None if fit.parts is None else {name: part[:, None] for name, part in fit.parts.items()}
-    missed = first + np.flatnonzero(~fit.good[first:])
+        coef, intercept = coef[:, :, 0], intercept[:, :, 0]
+    params = {"coef": coef, "intercept": intercept}
+    info, parts = model.solved(fit.condition), fit.parts
+    missed = first + np.flatnonzero(~fit.good[first:].all(axis=1))
     if len(missed):
         exact = fit_additive(model, hyper, rows, starts[missed], stops[missed], **options)
         params, info, parts = _overwrite((params, info, parts), exact, missed)

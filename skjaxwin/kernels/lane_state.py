@@ -26,6 +26,7 @@ class LaneState(NamedTuple):
     weight: np.ndarray  # (lanes,)
     first: np.ndarray  # (c, lanes): sums of the columns
     second: np.ndarray  # (c, lanes): and of their squares
+    gram: np.ndarray  # (p, p, lanes): what `inverse` is the inverse of
 
 
 def exact_state(
@@ -56,6 +57,7 @@ def exact_state(
         gram = products[:, :k, :k].copy()
         gram[:, np.arange(k), np.arange(k)] += alpha / unit[:, :k] ** 2
         inverse = _inverse(gram)
+        shift = first[:, :k]
         beta = inverse @ products[:, :k, k:]
         rss = products[:, np.arange(k, c), np.arange(k, c)] - (beta * products[:, :k, k:]).sum(axis=1)
         if fit_intercept:
@@ -65,7 +67,10 @@ def exact_state(
             beta = np.concatenate([constant[:, None], beta], axis=1)
             top = np.concatenate([corner[:, None], -lever], axis=1)
             inverse = np.concatenate([top[:, None], np.concatenate([-lever[:, :, None], inverse], axis=2)], axis=1)
-    parts = origin, unit, inverse, beta, np.maximum(rss, 0), exact.weight, first, raw
+            top = np.concatenate([exact.weight[:, None], shift], axis=1)
+            gram = gram + shift[:, :, None] * centre[:, None, :k]
+            gram = np.concatenate([top[:, None], np.concatenate([shift[:, :, None], gram], axis=2)], axis=1)
+    parts = origin, unit, inverse, beta, np.maximum(rss, 0), exact.weight, first, raw, gram
     return LaneState(*(np.ascontiguousarray(np.moveaxis(part, 0, -1)) for part in parts))
 
 
@@ -96,32 +101,35 @@ def _inverse(gram: np.ndarray) -> np.ndarray:
     return np.where(finite[:, None, None], inverse, np.nan)
 
 
-def deviation(
-    state: LaneState, end: Any, exact: RangeProducts, k: int, alpha: float, fit_intercept: bool
-) -> np.ndarray:
+def deviation(truth: LaneState, end: Any) -> np.ndarray:
     """Return how far each lane's end is from the exact solution there, relative to what coefficients can be.
 
-    The same error of the cross products shows more in a window with a larger inverse, or with
-    less variation of the target: the worst of the whole lane counts, not the last.
+    An error dG of the cross products G stays in a lane. What it does to a window with the inverse P
+    is P dG, which is largest where P is: in the metric of the end it is seen as P_end dG, and in the
+    window as that times, at most, the largest eigenvalue of P G_end.
 
     Parameters
     ----------
-    state : LaneState
-        Where the lanes started.
+    truth : LaneState
+        The exact state at the end, in the lanes' unknowns.
     end : tuple of ndarray
-        Inverse, coefficients and residual sums of squares at the end; the largest diagonal of
-        the inverse and the least variation of the targets on the way.
-    exact : RangeProducts
-        Of the windows where the lanes ended.
-    k, alpha, fit_intercept
-        As in `exact_state`.
+        Inverse, coefficients and residual sums of squares at the end; on the way, the largest trace
+        of P G_end, the least variation of the targets, and the largest factor by which one step
+        changed the inverse.
     """
-    truth = exact_state(exact, k, alpha, fit_intercept, basis=(state.origin, state.unit))
-    inverse, beta, rss, largest, least = end
-    diagonal = np.einsum("jjn->jn", truth.inverse)
-    growth = np.maximum((largest / diagonal).max(axis=0), 1)
-    off, off_beta, off_rss = np.abs(inverse - truth.inverse), np.abs(beta - truth.beta), np.abs(rss - truth.rss)
-    by_inverse = (off / np.sqrt(diagonal[:, None] * diagonal[None])).max(axis=(0, 1))
-    by_beta = np.where(off_beta > 0, off_beta / np.sqrt(diagonal[:, None] * least[None]), 0).max(axis=(0, 1))
+    inverse, beta, rss, trace, least, jump = end
+    p = len(inverse)
+    # Between the largest eigenvalue if all others are one, and if all are equal.
+    growth = np.maximum(np.sqrt(np.maximum(trace - (p - 1), 0) * trace / p), 1)
+    gram = truth.gram
+    off = np.einsum("ijn,jkn->ikn", inverse - truth.inverse, gram)
+    # The root mean square of the errors in all directions: rounding alone grows with their number.
+    by_inverse = np.sqrt(np.maximum(np.einsum("ijn,jin->n", off, off), 0)) / p
+    off_beta = beta - truth.beta
+    squared = np.einsum("imn,ijn,jmn->mn", off_beta, gram, off_beta)
+    by_beta = np.sqrt(np.where(squared > 0, squared / least, 0)).max(axis=0)
+    off_rss = np.abs(rss - truth.rss)
     by_rss = np.where(off_rss > 0, off_rss / least, 0).max(axis=0)
-    return growth * np.maximum(np.maximum(by_inverse, by_beta), by_rss)
+    # A row that outweighs all others leaves rounding of its own size behind, squared.
+    by_jump = np.finfo(np.float64).eps * jump**2
+    return np.maximum(by_jump, growth * np.maximum(np.maximum(by_inverse, by_beta), by_rss))

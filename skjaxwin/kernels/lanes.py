@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
-from skjaxwin.kernels.lane_state import LaneState, deviation, exact_state
+from skjaxwin.kernels.lane_state import deviation, exact_state
 from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.ranges import range_products
 
@@ -29,6 +29,8 @@ _STEPS = 416
 # Lanes shorter than this do not pay for their exact start.
 _USUAL_STEPS = 400
 _FEWEST = 8
+# How often the size of the inverse is measured on the way.
+_SAMPLED = 16
 # Relative to the size that a coefficient can have, given the spread of the data.
 _TOLERANCE = 4e-13
 
@@ -38,15 +40,15 @@ class LaneFit(NamedTuple):
 
     Attributes
     ----------
-    good : ndarray of bool of shape (n_windows,)
+    good : ndarray of bool of shape (n_windows, n_candidates)
         False where the lane missed the tolerance: then nothing else here is to be used.
-    coef : ndarray of shape (n_windows, m, k)
-    intercept : ndarray of shape (n_windows, m)
-    condition : ndarray of shape (n_windows,)
+    coef : ndarray of shape (n_windows, n_candidates, m, k)
+    intercept : ndarray of shape (n_windows, n_candidates, m)
+    condition : ndarray of shape (n_windows, n_candidates)
         Root of the largest variance inflation factor.
     parts : dict or None
         What standard errors are made of, as in `models.Linear.error_parts`: ``rss`` and ``tss``
-        (n_windows, m), ``slopes`` (n_windows, k), ``constant`` (n_windows,).
+        (..., m), ``slopes`` (..., k), ``constant`` (...).
     """
 
     good: np.ndarray
@@ -55,11 +57,11 @@ class LaneFit(NamedTuple):
     condition: np.ndarray
     parts: dict[str, np.ndarray] | None
 
-    def since(self, first: int) -> LaneFit:
-        """Return views of the windows from `first` on."""
-        parts = None if self.parts is None else {name: part[first:] for name, part in self.parts.items()}
-        coef, intercept, condition = self.coef[first:], self.intercept[first:], self.condition[first:]
-        return LaneFit(self.good[first:], coef, intercept, condition, parts)
+    def view(self, index: Any) -> LaneFit:
+        """Return views of some windows or candidates."""
+        parts = None if self.parts is None else {name: part[index] for name, part in self.parts.items()}
+        coef, intercept, condition = self.coef[index], self.intercept[index], self.condition[index]
+        return LaneFit(self.good[index], coef, intercept, condition, parts)
 
 
 def lanes_at_once(k: int, m: int, max_memory: float) -> int:
@@ -80,7 +82,7 @@ def fit_lanes(
     stops: np.ndarray,
     *,
     first: int,
-    alpha: float,
+    alphas: np.ndarray,
     fit_intercept: bool,
     errors: bool,
     max_memory: float,
@@ -97,7 +99,8 @@ def fit_lanes(
         Half-open row bounds.
     first : int
         Windows before this one are left alone: NaN, with an infinite condition.
-    alpha : float
+    alphas : ndarray of shape (n_candidates,)
+        Penalties. Each is a pass of its own, from the same exact cross products.
     fit_intercept : bool
     errors : bool
         Whether to return `LaneFit.parts`.
@@ -105,8 +108,9 @@ def fit_lanes(
         Bytes of temporary memory; see `lanes_at_once`.
     """
     k, m = X.shape[1], y.shape[1]
-    whole = _empty(len(starts), first, k, m, errors)
-    fit, starts, stops = whole.since(first), starts[first:], stops[first:]
+    # Candidates first while being filled: then what a lane fills lies together.
+    whole = _empty((len(alphas), len(starts)), first, k, m, errors)
+    starts, stops = starts[first:], stops[first:]
     n_windows = len(starts)
     side = lanes_at_once(k, m, max_memory)
     calls = max(1, -(-n_windows // (side * _USUAL_STEPS)))
@@ -116,7 +120,6 @@ def fit_lanes(
     leaving = bool((starts != starts[0]).any())
 
     exact = range_products(X, y, weight, starts[edge], stops[edge])
-    start = exact_state(exact, k, alpha, fit_intercept)
     key = ("lanes", side, k, m, weight is not None, fit_intercept, errors, leaving)
     compiled = compiling.cached(
         key,
@@ -125,30 +128,37 @@ def fit_lanes(
     root = None if weight is None else np.sqrt(weight)
     arrive, leave = _moves(stops), _moves(starts)
 
-    def one_call(low: int) -> None:
-        with np.errstate(all="ignore"):  # what is not finite misses the tolerance
-            go_through(low)
-
-    def go_through(low: int) -> None:
-        lane = np.minimum(np.arange(low, low + side), n_lanes - 1)
+    def rows_of(lane: np.ndarray) -> Any:
         window = np.arange(steps + 1, dtype=np.int32)[:, None] + (lane * steps).astype(np.int32)
         np.minimum(window, n_windows, out=window)  # n_windows: no window
         window[0] = n_windows  # a lane starts with its first window done
         new = _slice(X, y, root, arrive[window], side)
-        old = _slice(X, y, root, leave[window], side) if leaving else None
-        state = LaneState(*(part[..., lane] for part in start))
-        out, end = compiling.run(compiled, new, old, state, np.float64(alpha), np.int32(steps + 1), dtype=np.float64)
+        return new, _slice(X, y, root, leave[window], side) if leaving else None
+
+    lows = range(0, n_lanes, side)
+    lanes = {low: np.minimum(np.arange(low, low + side), n_lanes - 1) for low in lows}
+    rows = {low: rows_of(lane) for low, lane in lanes.items()}
+
+    @np.errstate(all="ignore")  # what is not finite misses the tolerance
+    def one_call(job: tuple[int, int]) -> None:
+        candidate, low = job
+        alpha, fit = float(alphas[candidate]), whole.view((candidate, slice(first, None)))
+        state = exact_state(exact.take(lanes[low]), k, alpha, fit_intercept)
+        truth = exact_state(exact.take(lanes[low] + 1), k, alpha, fit_intercept, basis=(state.origin, state.unit))
+        new, old = rows[low]
+        penalty, n_steps = np.float64(alpha), np.int32(steps + 1)
+        out, end = compiling.run(compiled, new, old, state, truth.gram, penalty, n_steps, dtype=np.float64)
         _collect(fit, out, low, steps, side, n_windows)
         real = np.arange(low, min(low + side, n_lanes))
-        used = LaneState(*(part[..., : len(real)] for part in state))
-        end = tuple(part[..., : len(real)] for part in end)
-        error = deviation(used, end, exact.take(real + 1), k, alpha, fit_intercept)
+        error = deviation(truth, end)[: len(real)]
         for i, bad in zip(real, ~(error <= _TOLERANCE), strict=True):  # NaN is bad, too
             fit.good[i * steps : (i + 1) * steps] = not bad
 
-    for _ in compiling.run_many(one_call, range(0, n_lanes, side)):
+    for _ in compiling.run_many(one_call, [(i, low) for low in lows for i in range(len(alphas))]):
         pass
-    return whole
+    parts = None if whole.parts is None else {name: np.moveaxis(part, 0, 1) for name, part in whole.parts.items()}
+    coef, intercept = np.moveaxis(whole.coef, 0, 1), np.moveaxis(whole.intercept, 0, 1)
+    return LaneFit(whole.good.T, coef, intercept, whole.condition.T, parts)
 
 
 def _moves(bounds: np.ndarray) -> np.ndarray:
@@ -176,12 +186,12 @@ def _slice(X: np.ndarray, y: np.ndarray, root: np.ndarray | None, rows: np.ndarr
     return cut(X), cut(y), cut(root), index
 
 
-def _empty(n_windows: int, first: int, k: int, m: int, errors: bool) -> LaneFit:
-    arrays = {name: np.empty((n_windows, *shape)) for name, shape in _layout(k, m, errors).items()}
+def _empty(size: tuple[int, int], first: int, k: int, m: int, errors: bool) -> LaneFit:
+    arrays = {name: np.empty((*size, *shape)) for name, shape in _layout(k, m, errors).items()}
     for name, array in arrays.items():
-        array[:first] = np.inf if name == "condition" else np.nan
+        array[:, :first] = np.inf if name == "condition" else np.nan
     coef, intercept, condition = (arrays.pop(name) for name in ("coef", "intercept", "condition"))
-    return LaneFit(np.zeros(n_windows, bool), coef, intercept, condition, arrays or None)
+    return LaneFit(np.zeros(size, bool), coef, intercept, condition, arrays or None)
 
 
 def _layout(k: int, m: int, errors: bool) -> dict[str, tuple[int, ...]]:
@@ -213,17 +223,22 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
     """
     p = k + fit_intercept
 
-    def advance(new: Any, old: Any, start: Any, alpha: Any, steps: Any) -> Any:
+    def advance(new: Any, old: Any, start: Any, gram: Any, alpha: Any, steps: Any) -> Any:
         unit = 1 / start.unit
         penalty = alpha * unit[:k] ** 2
 
-        def row(part: Any, step: Any) -> Any:
-            """Return one row times the root of its weight: that root, and the columns."""
+        def lay_out(part: Any) -> Any:
+            """Return all rows times the roots of their weights, lanes last: those roots, and the columns.
+
+            Once for all steps: a gather inside the loop would be shared out among threads in every step.
+            """
             X, y, root, index = part
-            index = row_of(index, step)
             at = jnp.maximum(index, 0)
             own = jnp.where(index >= 0, 1.0 if root is None else root[at], 0.0)
-            return own, (jnp.concatenate([X[at].T, y[at].T]) - start.origin) * (unit * own)
+            columns = jnp.concatenate([jnp.moveaxis(X[at], 2, 1), jnp.moveaxis(y[at], 2, 1)], axis=1)
+            return own, (columns - start.origin) * (unit * own[:, None])
+
+        series = [lay_out(part) for part in ((new, old) if leaving else (new,))]
 
         def design(row: Any) -> list[Any]:
             return [row[0]] * fit_intercept + [row[1][j] for j in range(k)]
@@ -235,7 +250,8 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
             return total + vector[0] * row[0] if fit_intercept else total
 
         def step(s: Any, state: Any) -> Any:
-            rows, inverse, beta, diagonal, rss, weight, first, second, largest, least, out = state
+            rows = [(row_of(own, s), row_of(columns, s)) for own, columns in series]
+            inverse, beta, diagonal, rss, weight, first, second, jump, least, out = state
             own, columns = rows[0]
             v, e = _product(inverse, design(rows[0])), columns[k:] - dot(beta, rows[0])
             weight, first, second = weight + own * own, first + columns * own, second + columns * columns
@@ -245,6 +261,7 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
                 weight, first, second = weight - own * own, first - columns * own, second - columns * columns
                 a, b, d = 1 + dot(v, rows[0]), dot(v, rows[1]), dot(v2, rows[1]) - 1
                 scale = 1 / (a * d - b * b)
+                jump = jnp.maximum(jump, a * jnp.maximum(1, jnp.abs(scale)))
                 g, g2 = (d * v - b * v2) * scale, (a * v2 - b * v) * scale
                 beta = beta + g[:, None] * e[None] + g2[:, None] * e2[None]
                 rss = rss + ((d * e - b * e2) * e + (a * e2 - b * e) * e2) * scale
@@ -258,14 +275,10 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
                 diagonal = diagonal - v * g
                 inverse = inverse - v[:, None] * g[None]
             spread = second - first * (first * (1 / weight)) if fit_intercept else second
-            largest, least = jnp.maximum(largest, diagonal), jnp.minimum(least, spread[k:])
+            least = jnp.minimum(least, spread[k:])
             found = report(inverse, beta, rss, diagonal, spread)
             out = {name: _put(whole, found[name], s) for name, whole in out.items()}
-            return fetch(s + 1), inverse, beta, diagonal, rss, weight, first, second, largest, least, out
-
-        def fetch(s: Any) -> Any:
-            # One step ahead: what a loop carries is stored, and not gathered again by each of its users.
-            return (row(new, s), row(old, s)) if leaving else (row(new, s),)
+            return inverse, beta, diagonal, rss, weight, first, second, jump, least, out
 
         def report(inverse: Any, beta: Any, rss: Any, diagonal: Any, spread: Any) -> dict[str, Any]:
             """Return a window's results in the caller's units."""
@@ -296,7 +309,6 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
         # Kept for itself: reading it out of the new inverse makes the compiler compute that twice.
         diagonal = jnp.stack([start.inverse[j, j] for j in range(p)])
         state = (
-            fetch(jnp.int32(0)),
             start.inverse,
             start.beta,
             diagonal,
@@ -304,12 +316,20 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
             start.weight,
             start.first,
             start.second,
-            diagonal,
+            jnp.ones(side, dtype),
             jnp.full((m, side), jnp.inf, dtype),
             out,
         )
-        _, inverse, beta, _, rss, *_, largest, least, out = lax.fori_loop(jnp.int32(0), steps, step, state)
-        return out, (inverse, beta, rss, largest, least)
+
+        def stretch(i: Any, state: Any) -> Any:
+            trace, state = state
+            trace = jnp.maximum(trace, jnp.sum(state[0] * gram, axis=(0, 1)))
+            return trace, lax.fori_loop(i * _SAMPLED, jnp.minimum((i + 1) * _SAMPLED, steps), step, state)
+
+        stretches = (steps + _SAMPLED - 1) // _SAMPLED
+        trace, state = lax.fori_loop(jnp.int32(0), stretches, stretch, (jnp.zeros(side, dtype), state))
+        inverse, beta, _, rss, *_, jump, least, out = state
+        return out, (inverse, beta, rss, trace, least, jump)
 
     return advance
 

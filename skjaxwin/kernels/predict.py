@@ -17,6 +17,7 @@ __all__ = ["all_finite", "map_params", "predict_rows"]
 # A fixed number of rows a call: any number of rows to predict is served by one compile. Fewer
 # where every row brings large parameters along.
 _ROWS_PER_CALL = 512
+_ROWS_IN_NUMPY = 2**15
 _PARAMS_BYTES = 64 * 2**20
 
 
@@ -60,7 +61,7 @@ def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray, *, 
     known = np.flatnonzero(window >= 0)
     n_windows = len(jax.tree_util.tree_leaves(params)[0])
     own_bytes = sum(leaf.nbytes for leaf in jax.tree_util.tree_leaves(params)) // n_windows
-    size = _ROWS_PER_CALL
+    size = _ROWS_PER_CALL if model.compiles_predict else _ROWS_IN_NUMPY
     while not shared and size > 1 and size * own_bytes > _PARAMS_BYTES:
         size //= 2
     parts = [

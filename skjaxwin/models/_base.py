@@ -96,6 +96,8 @@ class WindowModel(BaseEstimator):
     least_squares : bool
         Whether it is linear least squares with the hyperparameter ``alpha``, for which windows
         that advance row by row have a way of their own.
+    may_be_nan : bool
+        Whether parameters can be NaN by definition, which is then no failure to converge.
     """
 
     estimator_type: str | None = "regressor"
@@ -105,6 +107,7 @@ class WindowModel(BaseEstimator):
     additive: bool = False
     max_condition: float | None = None
     least_squares: bool = False
+    may_be_nan: bool = False
     _parameter_constraints: ClassVar[dict[str, list]] = {}
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
@@ -269,9 +272,29 @@ class WindowModel(BaseEstimator):
         return type(self).fit is not WindowModel.fit
 
     @property
+    def compiles_predict(self) -> bool:
+        """Whether predictions go through a compiled kernel."""
+        return type(self).predict_each is WindowModel.predict_each
+
+    @property
     def has_append(self) -> bool:
         """Whether the model has a way of its own to merge a single row."""
         return type(self).append is not WindowModel.append
+
+    @property
+    def merges(self) -> bool:
+        """Whether windows may be fitted from statistics: a subclass that overrides `fit` alone means that fit."""
+        return self.additive and max(self._defined(n) for n in ("statistics", "solve")) <= self._defined("fit")
+
+    @property
+    def is_least_squares(self) -> bool:
+        """Whether the model does what the class that says so, `least_squares`, does."""
+        names = ("fit", "statistics", "merge", "append", "scale", "solve", "error_parts", "least_squares")
+        return self.least_squares and self.shares_statistics and len({self._defined(name) for name in names}) == 1
+
+    def _defined(self, name: str) -> int:
+        """Return how far up the line of classes an attribute is defined: 0 in the class itself."""
+        return next(i for i, kind in enumerate(type(self).__mro__) if name in vars(kind))
 
     @property
     def shares_statistics(self) -> bool:

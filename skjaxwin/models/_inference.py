@@ -90,7 +90,12 @@ class LinearErrors(WindowModel):
         errors = jnp.where((degrees > 0) & info.determined, errors, jnp.nan)
         total = jnp.sum(weight[:, None] * jnp.where(inside[:, None], targets - level, 0) ** 2, axis=0)
         level_size = jnp.atleast_1d(level_size)
-        found = {"coef": errors[:, :k] / size * level_size[:, None], "r2": 1 - rss / total}
+        # What centring leaves of a constant target is rounding: nothing is explained, and nothing is not.
+        raw = jnp.sum(weight[:, None] * jnp.where(inside[:, None], targets, 0) ** 2, axis=0)
+        varies = total > (8 * jnp.finfo(dtype).eps) ** 2 * raw
+        errors = jnp.where(varies[:, None], errors, jnp.nan)
+        r2 = jnp.where(varies, 1 - rss / total, jnp.nan)
+        found = {"coef": errors[:, :k] / size * level_size[:, None], "r2": r2}
         if self.fit_intercept:
             found["intercept"] = errors[:, k] * level_size
         if y.ndim == 1:
@@ -149,6 +154,7 @@ def errors_from_parts(parts: dict[str, np.ndarray], n_rows: np.ndarray, fit_inte
     degrees = n_rows - parts["slopes"].shape[1] - fit_intercept
     with np.errstate(divide="ignore", invalid="ignore"):
         deviation = parts["rss"] / np.sqrt(np.where(degrees > 0, degrees, np.nan))[:, None]
+        deviation = np.where(parts["tss"] > 0, deviation, np.nan)  # of a constant target there is no t-value
         found = {
             "coef": deviation[:, :, None] * parts["slopes"][:, None],
             "r2": 1 - (parts["rss"] / parts["tss"]) ** 2,

@@ -47,6 +47,7 @@ class Covariance(WindowModel):
     target = "ignored"
     checked = True
     additive = True
+    may_be_nan = True
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "ddof": [Interval(Real, 0, None, closed="left")],
         "correlation": ["boolean"],
@@ -69,6 +70,7 @@ class Covariance(WindowModel):
         mean = share @ X
         mean = mean + share @ (X - mean)
         deviation = X - mean
+        deviation = deviation - share @ deviation  # what rounding took from the mean
         return self._finish(total, mean, deviation.T @ (weight[:, None] * deviation), hyper["ddof"])
 
     def statistics(self, x: Any, y: Any, weight: Any) -> Products:
@@ -93,6 +95,10 @@ class Covariance(WindowModel):
         mean = statistics.origin + statistics.mean
         products = statistics.products[triangle(mean.shape[0])]
         return self._finish(statistics.weight, mean, products, hyper["ddof"])
+
+    def predict(self, params: Any, X: Any) -> Any:
+        """Refuse: there is nothing to predict."""
+        raise ValueError("models.Covariance predicts nothing; read params_ of the fitted estimator.")
 
     def _finish(self, weight: Any, mean: Any, products: Any, ddof: Any) -> tuple[Any, FitInfo]:
         """Turn centred cross products into matrices."""

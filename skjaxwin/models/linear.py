@@ -70,7 +70,7 @@ class Linear(WindowModel):
     additive = True
     least_squares = True
     # The square of it times the rounding is what normal equations lose.
-    max_condition = 300.0
+    max_condition = 150.0
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_intercept": ["boolean"],

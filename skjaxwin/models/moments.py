@@ -68,6 +68,7 @@ class Moments(WindowModel):
     target = "ignored"
     checked = True
     additive = True
+    may_be_nan = True
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "power": [Interval(Real, 0, None, closed="neither")],
         "statistic": [StrOptions(set(_ORDERS)), tuple, list],
@@ -108,6 +109,7 @@ class Moments(WindowModel):
         mean = share @ value
         mean = mean + share @ (value - mean)
         deviation = value - mean
+        deviation = deviation - share @ deviation  # what rounding took from the mean
         sums = tuple(weight @ deviation**power for power in range(2, self._order() + 1))
         return self._finish(total, mean, sums, hyper["ddof"])
 
