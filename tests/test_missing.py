@@ -142,7 +142,7 @@ def test_half_lives_are_measured_from_the_newest_row_that_counts(algorithm):
     y[[12, 13, 20]] = NAN
     # With a penalty the size of the weights matters, not their ratios alone.
     fitted = rolling(alpha=1.0, window=10, halflife=2.0, algorithm=algorithm).fit(X, y)
-    for i, (newest, rows) in enumerate(windows_of(valid_rows(X, y), 10)):
+    for i, (_, rows) in enumerate(windows_of(valid_rows(X, y), 10)):
         weight = reference.halflife_weights(rows, rows[-1], 2.0)
         slopes, constant, _ = reference.least_squares(X[rows], y[rows], weight, alpha=1.0)
         np.testing.assert_allclose(fitted.params_["coef"][i], slopes, rtol=1e-9, atol=1e-12)

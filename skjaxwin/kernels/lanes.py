@@ -68,7 +68,7 @@ def lanes_at_once(k: int, m: int, max_memory: float) -> int:
     """Return how many lanes share a step: as many as the caches hold, fewer if memory is short, 0 if too short."""
     side = 128 if k < 12 else 64 if k < 24 else 32
     # Results of all steps, inverse and rows, with standard errors; two calls at a time.
-    lane_bytes = 8 * (_STEPS * (m * (k + 3) + 3 * k + 2) + 4 * (k + 1) * (k + m + 1))
+    lane_bytes = 8 * (_STEPS * (m * (k + 5) + 5 * k + 4) + 4 * (k + 1) * (k + m + 1))
     while side >= _FEWEST and 2 * side * lane_bytes > max_memory:
         side //= 2
     return side if side >= _FEWEST else 0
