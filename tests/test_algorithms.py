@@ -58,7 +58,7 @@ def close(found, expected, X, y, tolerance):
     np.testing.assert_allclose(constant, level, rtol=tolerance, atol=tolerance * X.shape[1] * largest)
 
 
-@settings(max_examples=40)
+@settings(max_examples=16)
 @given(problems())
 def test_merging_and_refitting_agree_with_each_other_and_with_lstsq(problem):
     X, y, weight, times, cut, alpha, intercept, halflife = problem
@@ -100,7 +100,7 @@ def test_as_many_rows_as_slopes_never_determine_a_level_too(k, algorithm):
         np.testing.assert_allclose(fitted.params_["coef"][i], shortest, rtol=1e-6, atol=1e-6 * np.abs(shortest).max())
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     st.integers(5_000, 9_000),
     st.sampled_from([100, "expanding"]),

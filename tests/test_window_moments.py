@@ -56,7 +56,7 @@ def test_a_huge_value_before_small_ones():
                                                              for i in (3, 4, 5)], rtol=1e-12)  # fmt: skip
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(-12, 12)), min_size=1, max_size=4),
     st.sampled_from(["exact", "refit"]),
@@ -173,7 +173,7 @@ def test_a_weight_counts_as_that_many_rows(algorithm):
         check(weighted.params_, i, two_pass(X[rows], weight[rows, None]))
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     st.integers(1, 60),
     st.one_of(st.just("expanding"), st.integers(1, 30), st.sampled_from([2.5, 9.0, 40.0])),

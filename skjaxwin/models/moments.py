@@ -68,7 +68,6 @@ class Moments(WindowModel):
     target = "ignored"
     checked = True
     additive = True
-    may_be_nan = True
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "power": [Interval(Real, 0, None, closed="neither")],
         "statistic": [StrOptions(set(_ORDERS)), tuple, list],
@@ -93,6 +92,11 @@ class Moments(WindowModel):
 
     def _order(self) -> int:
         return max(_ORDERS[name] for name in self._names())
+
+    @property
+    def may_be_nan(self) -> bool:  # type: ignore[override]
+        """Whether some statistic is undefined where values are equal; a mean never is."""
+        return self._names() != ("mean",)
 
     def min_rows(self, n_features: int) -> int:
         """Return the fewest rows for which all statistics are defined."""
