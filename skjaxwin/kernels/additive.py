@@ -17,10 +17,12 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
-from skjaxwin.kernels.groups import BLOCK, LONG, SHORT, Groups, make_groups
+from skjaxwin.kernels.blocks import middles
+from skjaxwin.kernels.groups import LONG, SHORT, Groups, make_groups
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
+from skjaxwin.kernels.merging import ages_of, faded, join, row_statistics
 from skjaxwin.kernels.scan import Layout, Rows, padded_table
-from skjaxwin.kernels.shapes import bucket, pad_rows
+from skjaxwin.kernels.shapes import bucket
 from skjaxwin.kernels.tracing import trace
 
 __all__ = ["fit_additive"]
@@ -97,8 +99,8 @@ def fit_additive(
     pick = np.minimum(np.arange(grid), n_candidates - 1)  # the last candidate fills the grid up
     candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
     placed = compiling.place(table, dtype)
-    middles = _middles(model, key, layout, placed, groups, capacity, dtype, exclusive) if whole else None
-    return _run(compiled, shape, exclusive, placed, groups, starts, stops, middles, candidates, n_candidates, dtype)
+    middle = middles(model, key, layout, placed, groups, capacity, dtype, exclusive) if whole else None
+    return _run(compiled, shape, exclusive, placed, groups, starts, stops, middle, candidates, n_candidates, dtype)
 
 
 def _run(
@@ -174,7 +176,7 @@ def _make(
         return params, info, model.error_parts(statistics, one) if errors else None
 
     def one_lane(table: Any, one: Any) -> Any:
-        statistics = _row_statistics(model, layout, table.T)[0]
+        statistics = row_statistics(model, layout, table.T)[0]
         # All that the kernels call: what blocks in a merge would block there.
         statistics = model.merge(model.scale(statistics, table[:, 0]), model.append(statistics, statistics))
         return statistics, solve(statistics, one)
@@ -216,21 +218,21 @@ def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: b
     def fit_groups(table: Any, bounds: Any, middle: Any, candidates: Any) -> Any:
         n_back, n_front, n_windows = (bounds["steps"][i] for i in range(3))
         before, after = bounds["start"] - 1, bounds["stop"]
-        pivot_age = _ages(layout, table[jnp.maximum(before, 0)])
+        pivot_age = ages_of(layout, table[jnp.maximum(before, 0)])
         backward = _grow(model, layout, table, before, -1, n_back, shape, pivot_age)
         forward = _grow(model, layout, table, after, 1, n_front, shape, None)
-        newest_age = _ages(layout, table[jnp.maximum(after - 1, 0)])
+        newest_age = ages_of(layout, table[jnp.maximum(after - 1, 0)])
 
         def window(j: Any) -> Any:
             back, front = row_of(bounds["back"], j), row_of(bounds["front"], j)
             total, filled = _pick(backward, back, bounds["even"]), back > 0
-            age = _ages(layout, table[jnp.maximum(after + front - 1, 0)])
-            total = _faded(model, total, pivot_age, age)
+            age = ages_of(layout, table[jnp.maximum(after + front - 1, 0)])
+            total = faded(model, total, pivot_age, age)
             if whole:
                 full = bounds["stop"] > bounds["start"]
-                total = _join(model, total, filled, _faded(model, middle, newest_age, age), full)
+                total = join(model, total, filled, faded(model, middle, newest_age, age), full)
                 filled = filled | full
-            return _join(model, total, filled, _pick(forward, front, bounds["even"]), front > 0)
+            return join(model, total, filled, _pick(forward, front, bounds["even"]), front > 0)
 
         def fitted(statistics: Any) -> Any:
             if shape.grid == 1:
@@ -277,7 +279,7 @@ def _grow(
         # Lanes that have no row left repeat one: nothing of what they get is picked.
         return table[jnp.clip(first + sign * t, 0, last_row)].T
 
-    statistics, age = _row_statistics(model, layout, fetch(jnp.int32(0)))
+    statistics, age = row_statistics(model, layout, fetch(jnp.int32(0)))
     leaves, structure = jax.tree_util.tree_flatten(statistics)
     kept = _unchanged(add, statistics) if appends else [False] * len(leaves)
 
@@ -293,11 +295,11 @@ def _grow(
         statistics = jax.tree_util.tree_unflatten(
             structure, [a if b is None else b for a, b in zip(leaves, moved, strict=True)]
         )
-        one, its_age = _row_statistics(model, layout, columns)
+        one, its_age = row_statistics(model, layout, columns)
         if sign > 0:
-            statistics = _faded(model, statistics, age, its_age)
+            statistics = faded(model, statistics, age, its_age)
         else:
-            one = _faded(model, one, its_age, pivot_age)
+            one = faded(model, one, its_age, pivot_age)
         moved = moving(add(statistics, one))
         # One row ahead: what a loop carries is stored, and not gathered again by each of its users.
         return fetch(t + 1), moved, its_age, _store(out, moved, t)
@@ -311,26 +313,6 @@ def _unchanged(add: Any, statistics: Any) -> list[bool]:
     """Say which leaves of the statistics a further row leaves as they are."""
     jaxpr = jax.make_jaxpr(add)(statistics, statistics).jaxpr
     return [out is own for out, own in zip(jaxpr.outvars, jaxpr.invars, strict=False)]
-
-
-def _row_statistics(model: Any, layout: Layout, columns: Any) -> tuple[Any, Any]:
-    """Return the statistics of one row in each lane, and its age; `columns` has the lanes last."""
-    k, y = layout.n_features, None
-    if layout.has_target:
-        y = columns[k] if layout.n_outputs is None else columns[k : layout.weight_column]
-    return model.statistics(columns[:k], y, columns[layout.weight_column]), _ages(layout, columns.T)
-
-
-def _ages(layout: Layout, rows: Any) -> Any:
-    return rows[:, -2:] if layout.has_age else None
-
-
-def _faded(model: Any, statistics: Any, age: Any, newer: Any) -> Any:
-    """Make weights relative to a newer row's time."""
-    if age is None:
-        return statistics
-    high, low = (age - newer).T
-    return model.scale(statistics, jnp.exp2(high + low))
 
 
 def _pick(grown: Any, n: Any, even: Any) -> Any:
@@ -353,86 +335,12 @@ def _pick(grown: Any, n: Any, even: Any) -> Any:
     return jax.tree_util.tree_unflatten(structure, whole)
 
 
-def _join(model: Any, left: Any, left_filled: Any, right: Any, right_filled: Any) -> Any:
-    """Merge two statistics of which either may stand for no rows."""
-    both = model.merge(left, right)
-
-    def choose(merged: Any, a: Any, b: Any) -> Any:
-        return jnp.where(left_filled & right_filled, merged, jnp.where(left_filled, a, b))
-
-    return jax.tree_util.tree_map(choose, both, left, right)
-
-
 def _store(series: Any, values: Any, position: Any) -> Any:
     def put(whole: Any, one: Any) -> Any:
         start = (position,) + (jnp.int32(0),) * one.ndim
         return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
 
     return jax.tree_util.tree_map(put, series, values)
-
-
-def _middles(
-    model: Any, key: Any, layout: Layout, table: Any, groups: Groups, capacity: int, dtype: Any, exclusive: bool
-) -> Any:
-    """Return the statistics of the rows that the windows of each group share: trailing axis groups."""
-    size = bucket(len(groups.first), minimum=bucket(capacity // BLOCK))
-    first, stop = (
-        pad_rows(bound // BLOCK, size).astype(np.int32) for bound in (groups.middle_start, groups.middle_stop)
-    )
-    # A meeting point of two halves is no multiple of the block: no blocks then.
-    stop[: len(groups.first)] = np.where(groups.middle_stop > groups.middle_start, stop[: len(groups.first)], 0)
-    compiled = compiling.cached(
-        ("middles", *key, size),
-        lambda: compiling.kernel(
-            _make_middles(model.static_copy(), layout, capacity), "sum_blocks", quick_compile=False
-        ),
-    )
-    return compiling.run(compiled, table, first, np.maximum(stop - first, 0), dtype=dtype, exclusive=exclusive)
-
-
-def _make_middles(model: Any, layout: Layout, capacity: int) -> Any:
-    """Return the function that merges ranges of whole blocks, by doubling."""
-    n_blocks = max(capacity // BLOCK, 1)
-    levels = n_blocks.bit_length()
-
-    def sum_blocks(table: Any, first: Any, length: Any) -> Any:
-        block = jnp.arange(n_blocks, dtype=jnp.int32)
-        top = table.shape[0] - 1
-
-        def row(t: Any) -> tuple[Any, Any]:
-            return _row_statistics(model, layout, table[jnp.minimum(block * BLOCK + t, top)].T)
-
-        def merge_row(t: Any, state: Any) -> Any:
-            statistics, age = state
-            one, its_age = row(t)
-            return model.merge(_faded(model, statistics, age, its_age), one), its_age
-
-        runs, _ = lax.fori_loop(jnp.int32(1), jnp.int32(BLOCK), merge_row, row(jnp.int32(0)))
-        ages = _ages(layout, table[jnp.minimum((block + 1) * BLOCK - 1, top)])
-
-        def age_of(last: Any) -> Any:
-            return None if ages is None else ages[jnp.clip(last, 0, n_blocks - 1)]
-
-        def double(level: Any, state: Any) -> Any:
-            """From runs of 2**level blocks to runs twice as long; ranges take those of their binary digits."""
-            runs, total, filled, position = state
-            span = jnp.left_shift(jnp.int32(1), level)
-            wanted = (jnp.right_shift(length, level) & 1) == 1
-            at = jnp.minimum(position, n_blocks - 1)
-            taken = jax.tree_util.tree_map(lambda a: a[..., at], runs)
-            end = jnp.where(wanted, position + span, position) - 1
-            total = _join(model, _faded(model, total, age_of(position - 1), age_of(end)), filled, taken, wanted)
-            later = jnp.minimum(block + span, n_blocks - 1)
-            right = jax.tree_util.tree_map(lambda a: a[..., later], runs)
-            left = _faded(model, runs, age_of(block + span - 1), age_of(block + 2 * span - 1))
-            position = jnp.where(wanted, position + span, position)
-            return model.merge(left, right), total, filled | wanted, position
-
-        nothing = jax.tree_util.tree_map(lambda a: a[..., jnp.zeros_like(first)], runs)
-        state = runs, nothing, jnp.zeros(first.shape, bool), first
-        return lax.fori_loop(jnp.int32(0), jnp.int32(levels), double, state)[1]
-
-    return sum_blocks
 
 
 def _bytes(tree: Any) -> int:
