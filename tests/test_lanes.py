@@ -58,7 +58,7 @@ def test_every_lane_is_refused_if_its_end_does_not_agree(monkeypatch):
     assert not lanes.fit_lanes(X, y, None, stops - 100, stops, **options).good.any()
 
 
-@pytest.mark.parametrize("size", [30.0, 100.0, 400.0, 1000.0, 3000.0, 1e5])
+@pytest.mark.parametrize("size", [30.0, 400.0, 1000.0, 1e5])
 def test_large_rows_along_one_direction_do_not_hide_each_other(size):
     # A large row at the end of a lane makes what an earlier one left behind look small.
     rng = np.random.default_rng(2)
@@ -89,8 +89,7 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("window", [WINDOW, "expanding"])
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(("name", "window"), [*((name, WINDOW) for name in HARD), ("bursts", "expanding")])
 def test_lanes_and_what_replaces_them_are_exact(name, window):
     X = HARD[name](np.random.default_rng(3))
     y = X @ [1.0, 2.0] + np.random.default_rng(4).normal(size=N)
@@ -118,7 +117,7 @@ def test_a_subclass_with_a_fit_of_its_own_is_fitted_by_it(algorithm):
         RollingJaxEstimator(LogLinear(), inference="HC0").fit(X[:50], y[:50])
 
 
-@pytest.mark.parametrize("level", [0.0, 0.1, 1e6 + 0.1])
+@pytest.mark.parametrize("level", [0.1, 1e6 + 0.1])
 @pytest.mark.parametrize(("n", "kind"), [(200, "nonrobust"), (200, "HC1"), (N, "nonrobust")])
 def test_of_a_constant_target_nothing_is_explained(level, n, kind):
     X = np.random.default_rng(6).normal(size=(n, 2))
