@@ -123,7 +123,8 @@ def deviation(truth: LaneState, end: Any) -> np.ndarray:
     growth = np.maximum(np.sqrt(np.maximum(trace - (p - 1), 0) * trace / p), 1)
     gram = truth.gram
     off = np.einsum("ijn,jkn->ikn", inverse - truth.inverse, gram)
-    # The root mean square of the errors in all directions: rounding alone grows with their number.
+    # The root mean square of all p x p entries: rounding alone fills them all. An error along one direction
+    # may so be p times larger; what it does to coefficients is held to the tolerance in `by_beta`.
     by_inverse = np.sqrt(np.maximum(np.einsum("ijn,jin->n", off, off), 0)) / p
     off_beta = beta - truth.beta
     squared = np.einsum("imn,ijn,jmn->mn", off_beta, gram, off_beta)
