@@ -51,11 +51,3 @@ EXPECTED_FAILURES = {
         "check_regressors_train": _BY_ROW + "; 8 rows of 10 features do not reach the score that is asked for",
     },
 }
-
-
-def expected_failures(estimator: RollingJaxEstimator) -> dict[str, str]:
-    """Return the checks that an instance cannot pass, with the reason."""
-    for name, instance in INSTANCES.items():
-        if repr(instance) == repr(estimator):
-            return EXPECTED_FAILURES.get(name, {})
-    return {}

@@ -14,16 +14,16 @@ from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_inplace_ensure_writeable,
     check_param_validation,
-    parametrize_with_checks,
 )
 
 from skjaxwin import RollingJaxEstimator, models
-from tests.instances import INSTANCES, expected_failures
+from tests.instances import EXPECTED_FAILURES, INSTANCES
+from tests.sklearn_checks import scikit_learn_checks
 
 each_instance = pytest.mark.parametrize("estimator", INSTANCES.values(), ids=INSTANCES.keys())
 
 
-@parametrize_with_checks(list(INSTANCES.values()), expected_failed_checks=expected_failures)
+@scikit_learn_checks(INSTANCES, EXPECTED_FAILURES)
 def test_scikit_learn(estimator, check):
     check(estimator)
 
