@@ -18,11 +18,11 @@ from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels.linalg import inverse_factor
 from skjaxwin.kernels.shapes import aligned_empty, bucket
 
-__all__ = ["EMResult", "Mixture", "fit_mixture", "maximise", "rows_per_block"]
+__all__ = ["NOBODY", "EMResult", "Mixture", "fit_mixture", "maximise", "rows_per_block"]
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 # What scikit-learn adds to the number of rows of a component, against division by zero.
-_NOBODY = 10 * float(np.finfo(np.float64).eps)
+NOBODY = 10 * float(np.finfo(np.float64).eps)
 # A component's differences from its mean, for a block of rows, should stay in a second-level cache.
 _BLOCK_FLOATS = 2**14
 _MAX_BLOCK = 4096
@@ -182,7 +182,7 @@ def _update(rows: _Rows, resp: Any, means: Any, covariance_type: str, reg_covar:
         return counts + jnp.sum(r, axis=1), moved + r @ _block(rows.X, i).T
 
     counts, sums = _over_blocks(rows, (jnp.zeros_like(means[:, 0]), jnp.zeros_like(means)), shift)
-    n = counts + _NOBODY
+    n = counts + NOBODY
     means = means + (sums - counts[:, None] * means) / n[:, None]
 
     def products(state: Any, i: Any) -> Any:

@@ -99,7 +99,9 @@ def draw(mixture: Any, covariance_type: str, n_samples: int, rng: Any) -> tuple[
     return np.concatenate(rows), np.repeat(np.arange(len(weights)), counts)
 
 
-def most_likely(X: np.ndarray, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str) -> np.ndarray:
+def most_likely(
+    X: np.ndarray, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str
+) -> np.ndarray:
     """Return each row's most probable component under a mixture of its own, as floats; NaN where that has NaN.
 
     Parameters
@@ -118,7 +120,7 @@ def most_likely(X: np.ndarray, weights: np.ndarray, means: np.ndarray, covarianc
         matrices = covariances if kind == "full" else covariances[:, None]
         matrices = np.where(known[:, None, None, None], matrices, np.eye(n_features))
         factor = np.linalg.cholesky(matrices)
-        white = np.linalg.solve(factor, away[..., None])[..., 0]
+        white = (np.linalg.inv(factor) @ away[..., None])[..., 0]
         log_scale = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
     else:
         variances = covariances if kind == "diag" else covariances[:, :, None]
