@@ -59,7 +59,7 @@ def distinct_rows(X: np.ndarray, weight: np.ndarray) -> DistinctRows:
 def _may_repeat(X: np.ndarray) -> bool:
     """Say whether a combination of the columns repeats: sorting one number a row is much faster than rows."""
     combined = np.zeros(len(X))
-    for j, factor in enumerate(np.random.default_rng(0).uniform(1, 2, size=X.shape[1])):
+    for j, factor in enumerate(np.random.default_rng(0).uniform(1, 2, size=(X.shape[1],))):
         combined += factor * X[:, j]  # not by a product of matrices, which may round equal rows differently
     combined.sort()
     return bool((combined[1:] == combined[:-1]).any())

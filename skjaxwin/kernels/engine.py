@@ -73,6 +73,8 @@ def fit_windows(
     parts : dict of ndarray or None
         What the model's ``error_parts`` returns; NaN for windows that were fitted from their rows.
     """
+    if model.double:
+        rows = _double(rows)
     can_refit = model.has_fit or model.shares_statistics
     width = capacity if max_rows is None else min(max_rows, capacity)
     few = len(starts) * min(width, len(rows.X)) <= _FEW_ROWS and model.has_fit
@@ -80,7 +82,7 @@ def fit_windows(
         return *_refit(model, hyper, rows, starts, stops, max_rows, capacity, max_memory), None
 
     dtype = rows.X.dtype
-    double = Rows(*(None if part is None else part.astype(np.float64, copy=False) for part in rows))
+    double = _double(rows)
     result = _from_statistics(model, hyper, double, starts, stops, capacity, max_memory, algorithm, errors)
     params, info, parts = result
     bad = _untrusted(model, info, parts)
@@ -96,6 +98,10 @@ def fit_windows(
                 part[pick] = np.nan
     params, info = _in_dtype((params, info), dtype)
     return params, info, parts
+
+
+def _double(rows: Rows) -> Rows:
+    return Rows(*(None if part is None else part.astype(np.float64, copy=False) for part in rows))
 
 
 def _refit(

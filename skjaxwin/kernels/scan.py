@@ -97,6 +97,7 @@ class _Plan:
     chunk: ChunkShape
     grid: int
     exclusive: bool
+    sequential: bool
 
 
 def refit_windows(
@@ -149,9 +150,10 @@ def refit_windows(
         # The last candidate fills the grid up; what it yields twice is cut off below.
         pick = np.minimum(np.arange(low, low + plan.grid), n_candidates - 1)
         candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
+        carried = None
         for first in range(0, len(starts), per_call):
             last = min(first + per_call, len(starts))
-            part = call(starts[first:last], stops[first:last], candidates)
+            part, carried = call(starts[first:last], stops[first:last], candidates, carried)
             if result is None:
                 shape = (len(starts), n_candidates)
                 result = jax.tree_util.tree_map(lambda a, s=shape: np.empty(s + a.shape[2:], a.dtype), part)
@@ -219,8 +221,12 @@ class _Call:
         starts: np.ndarray,
         stops: np.ndarray,
         candidates: dict[str, np.ndarray],
-    ) -> Any:
-        """Fit up to steps x lanes windows; leading axes (n_windows, grid)."""
+        carried: Any,
+    ) -> tuple[Any, Any]:
+        """Fit up to steps x lanes windows; leading axes (n_windows, grid).
+
+        A sequential model starts from what the call before `carried` over; what the next one gets is returned, too.
+        """
         chunk = self.plan.chunk
         n_windows = len(starts)
         steps = -(-n_windows // chunk.lanes)
@@ -228,10 +234,13 @@ class _Call:
         index = np.minimum(np.arange(steps * chunk.lanes), n_windows - 1).reshape(chunk.lanes, steps).T
         bounds = np.zeros((chunk.steps, 2, chunk.lanes), np.int32)
         bounds[:steps, 0], bounds[:steps, 1] = starts[index], stops[index]
-        arguments = self.table, bounds, np.int32(steps), candidates, self.start
+        if self.plan.sequential and carried is None:
+            carried = jax.tree_util.tree_map(lambda a: np.broadcast_to(a, (1, self.plan.grid, *a.shape)), self.start)
+        arguments = self.table, bounds, np.int32(steps), candidates, self.start, carried
         exclusive = self.plan.exclusive
-        out = run(self.plan.kernel, *arguments, dtype=self.dtype, exclusive=exclusive, what=self.what)
-        return jax.tree_util.tree_map(lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out)
+        out, carried = run(self.plan.kernel, *arguments, dtype=self.dtype, exclusive=exclusive, what=self.what)
+        out = jax.tree_util.tree_map(lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out)
+        return out, carried
 
 
 def _make_plan(
@@ -271,10 +280,11 @@ def _make_plan(
         grid, window = grid // 2, smaller
     result_bytes = sum(int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result))
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
-    if exclusive:
+    sequential = model.sequential and initial is not None
+    if exclusive or sequential:
         chunk = ChunkShape(chunk.steps, 1)
     kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows")
-    return _Plan(kernel, chunk, grid, exclusive)
+    return _Plan(kernel, chunk, grid, exclusive, sequential)
 
 
 def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> Any:
@@ -319,7 +329,7 @@ def _cut(table: Any, layout: Layout, begin: Any, end: Any, width: int) -> Any:
 def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
     """Return the function of a chunk: lanes side by side, steps in a loop."""
 
-    def fit_windows(table: Any, bounds: Any, steps: Any, candidates: Any, initial: Any) -> Any:
+    def fit_windows(table: Any, bounds: Any, steps: Any, candidates: Any, initial: Any, carried: Any) -> Any:
         lanes_of = jax.vmap(one_window, in_axes=(None, 0, None, 0))
         grid = jax.tree_util.tree_leaves(result)[0].shape[0]
         first = jax.tree_util.tree_map(lambda a: jnp.broadcast_to(a, (chunk.lanes, grid, *a.shape)), initial)
@@ -331,7 +341,8 @@ def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
             out = jax.tree_util.tree_map(lambda whole, one: _put(whole, one, s), out, fitted)
             return out, None if initial is None else _next_start(fitted[0], first)
 
-        return lax.fori_loop(jnp.int32(0), steps, step, (out, first))[0]
+        out, last = lax.fori_loop(jnp.int32(0), steps, step, (out, first if carried is None else carried))
+        return out, None if carried is None else last
 
     return fit_windows
 

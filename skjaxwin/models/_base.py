@@ -98,6 +98,11 @@ class WindowModel(BaseEstimator):
         that advance row by row have a way of their own.
     may_be_nan : bool
         Whether parameters can be NaN by definition, which is then no failure to converge.
+    sequential : bool
+        Whether a model that is warm-started goes through all windows in turn, so that each starts where the
+        one before it ended; otherwise runs of consecutive windows go side by side, each from `initial`.
+    double : bool
+        Whether to compute in float64 whatever the data.
     """
 
     estimator_type: str | None = "regressor"
@@ -108,6 +113,8 @@ class WindowModel(BaseEstimator):
     max_condition: float | None = None
     least_squares: bool = False
     may_be_nan: bool = False
+    sequential: bool = False
+    double: bool = False
     _parameter_constraints: ClassVar[dict[str, list]] = {}
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
