@@ -1,0 +1,141 @@
+"""Components of a Gaussian mixture in coordinates in which nothing is large.
+
+Entropy moves by ``log |det A|`` under ``x -> A x + b``, and so does each approximation of it. Mixtures are
+therefore centred and scaled first; a tied covariance is made the unit matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin.kernels.linalg import inverse_factor
+
+__all__ = ["LOG_TWO_PI", "TINY", "Components", "precision_factor", "squared_distances", "standardise"]
+
+LOG_TWO_PI = math.log(2 * math.pi)
+# Added to weights before their logarithm: far below rounding, but keeps derivatives at zero finite, and right.
+TINY = 1e-200
+
+
+class Components(NamedTuple):
+    """A mixture in standard coordinates; `kind` is "full", "diag" or "spherical".
+
+    Attributes
+    ----------
+    weights, log_weights : array of shape (n_components,)
+    means : array of shape (n_components, n_features)
+    covariances : array of shape (n_components, ...)
+    factors : array of shape (n_components, ...)
+        F with ``F' F`` the inverse of a covariance; inverse standard deviations if not full.
+    log_peaks : array of shape (n_components,)
+        Logarithm of each component's density at its mean.
+    log_scale : scalar
+        To be added to the entropy.
+    inflation : scalar
+        Largest variance inflation factor, by which rounding grows where features are nearly dependent.
+    """
+
+    weights: Any
+    log_weights: Any
+    means: Any
+    covariances: Any
+    factors: Any
+    log_peaks: Any
+    log_scale: Any
+    inflation: Any
+
+
+def standardise(weights: Any, means: Any, covariances: Any, covariance_type: str) -> tuple[str, Components]:
+    """Return the kind and the components of a mixture whose weights need not add up to one."""
+    n_features = means.shape[1]
+    weights = weights / jnp.sum(weights)
+    # Constants of a transformation under which the result does not change need no derivative.
+    means = means - lax.stop_gradient(weights @ means)
+    kind, inflation = covariance_type, jnp.ones((), means.dtype)
+    if kind == "tied":
+        factor = precision_factor(covariances[None])[0]
+        inflation = _inflation(factor[None], covariances[None])
+        means = means @ factor.T
+        log_scale = -jnp.sum(jnp.log(jnp.diagonal(factor)))
+        kind, covariances = "spherical", jnp.ones(means.shape[0], means.dtype)
+    else:
+        means, covariances, log_scale = _scale(weights, means, covariances, kind)
+
+    if kind == "full":
+        factors = precision_factor(covariances)
+        log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(factors, axis1=1, axis2=2)), axis=1)
+        inflation = _inflation(factors, covariances)
+    else:
+        factors = lax.rsqrt(covariances)
+        log_determinant = -(
+            jnp.sum(jnp.log(covariances), axis=1) if kind == "diag" else jnp.log(covariances) * n_features
+        )
+    log_peaks = (log_determinant - n_features * LOG_TWO_PI) / 2
+    return kind, Components(
+        weights, jnp.log(weights + TINY), means, covariances, factors, log_peaks, log_scale, inflation
+    )
+
+
+def _inflation(factors: Any, covariances: Any) -> Any:
+    """Return the largest diagonal entry of the inverse of a correlation matrix."""
+    inverse = jnp.sum(factors * factors, axis=1)
+    return lax.stop_gradient(jnp.max(inverse * jnp.diagonal(covariances, axis1=1, axis2=2)))
+
+
+def _scale(weights: Any, means: Any, covariances: Any, kind: str) -> tuple[Any, Any, Any]:
+    """Divide each feature by its standard deviation, or all by one where covariances are spherical."""
+    if kind == "spherical":
+        variance = weights @ (covariances + jnp.mean(means**2, axis=1))
+        scale = lax.stop_gradient(jnp.sqrt(variance))
+        return means / scale, covariances / scale**2, jnp.log(scale) * means.shape[1]
+    diagonal = covariances if kind == "diag" else jnp.diagonal(covariances, axis1=1, axis2=2)
+    scale = lax.stop_gradient(jnp.sqrt(weights @ (diagonal + means**2)))
+    square = scale**2 if kind == "diag" else scale[:, None] * scale
+    return means / scale, covariances / square, jnp.sum(jnp.log(scale))
+
+
+@jax.custom_jvp
+def precision_factor(covariances: Any) -> Any:
+    """Return lower triangular F with ``F' F`` the inverse, of shape (n, d, d); NaN if not positive definite."""
+    root = jnp.sqrt(jnp.diagonal(covariances, axis1=1, axis2=2))
+    unit = covariances / (root[:, :, None] * root[:, None, :])
+    return jnp.moveaxis(inverse_factor(jnp.moveaxis(unit, 0, -1)), -1, 0) / root[:, None, :]
+
+
+@precision_factor.defjvp
+def _(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Use ``dF = -phi(F dS F') F``, where phi keeps the lower triangle and half of the diagonal.
+
+    That spares memory and compile time which the derivative of each step of the factorisation would take.
+    """
+    factor = precision_factor(*primals)
+    change = jnp.einsum("nij,njk,nlk->nil", factor, tangents[0], factor)
+    d = change.shape[-1]
+    share = jnp.asarray(np.tri(d) - np.eye(d) / 2, change.dtype)
+    return factor, -jnp.einsum("nij,njk->nik", change * share, factor)
+
+
+def squared_distances(kind: str, factors: Any, differences: Any) -> jax.Array:
+    """Return ``|F (x - mean)|^2`` for each component.
+
+    Parameters
+    ----------
+    kind : str
+    factors : array of shape (n_components, ...)
+    differences : array of shape (n_components, n_features, n)
+
+    Returns
+    -------
+    squares : array of shape (n_components, n)
+    """
+    if kind == "full":
+        white = jnp.einsum("mef,mfn->men", factors, differences)
+    else:
+        white = differences * (factors[:, :, None] if kind == "diag" else factors[:, None, None])
+    return jnp.sum(white * white, axis=1)
