@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels import polynomials
@@ -20,10 +21,11 @@ from skjaxwin.kernels.mixture_moments import power_moments
 from skjaxwin.kernels.mixture_points import N_REPLICATES, overlap_shares, quadrature_points, sobol_points
 from skjaxwin.kernels.shapes import bucket
 
-__all__ = ["Approximation", "Settings", "approximate", "bracket", "is_traced"]
+__all__ = ["Approximation", "Settings", "approximate", "bracket", "entropy_path", "is_traced"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _MIN_COMPONENTS = 8
+_MIXTURES_AT_ONCE = 16
 # A bracket with half this width needs no sampling.
 _NARROW = 2e-4
 _AUTO_TERMS = 20_000
@@ -160,6 +162,52 @@ def bracket(weights: Any, means: Any, covariances: Any, settings: Settings) -> t
     return lower, upper
 
 
+def entropy_path(
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariances: np.ndarray,
+    *,
+    covariance_type: str = "full",
+    order: int = 8,
+    method: str = "legendre",
+) -> dict[str, np.ndarray]:
+    """Return each mixture's entropy and its certified bounds.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_mixtures, n_components)
+    means : ndarray of shape (n_mixtures, n_components, n_features)
+    covariances : ndarray of shape (n_mixtures, ...)
+        The rest as scikit-learn lays it out for the covariance type.
+    covariance_type, order, method
+        As for `gaussian_mixture_entropy`.
+
+    Returns
+    -------
+    path : dict of ndarray of shape (n_mixtures,)
+        ``"entropy"``, ``"lower"`` and ``"upper"``; NaN for mixtures with NaN.
+    """
+    settings = Settings(covariance_type, order, method)
+    n_mixtures = len(weights)
+    # The last one fills up; few shapes serve all numbers of windows.
+    pick = np.minimum(np.arange(bucket(n_mixtures)), n_mixtures - 1)
+    arrays = tuple(np.asarray(array, np.float64)[pick] for array in (weights, means, covariances))
+
+    def entropies(*arrays: Any) -> Any:
+        def one(mixture: Any) -> Any:
+            result = approximate(*mixture, settings)
+            return result.entropy, result.lower, result.upper
+
+        return lax.map(one, arrays, batch_size=_MIXTURES_AT_ONCE)
+
+    key = ("entropy path", settings, tuple(array.shape for array in arrays))
+    kernel = compiling.cached(key, lambda: compiling.kernel(entropies, "entropy_path", quick_compile=False))
+    results = compiling.run(kernel, *arrays, dtype=np.float64)
+    return {
+        name: np.array(result[:n_mixtures]) for name, result in zip(("entropy", "lower", "upper"), results, strict=True)
+    }
+
+
 def _padded(arrays: tuple[Any, ...], settings: Settings) -> _Mixture:
     """Add copies of a component, with weight zero, so that few shapes serve all numbers of them."""
     weights, means, covariances, *bound = (np.asarray(array, np.float64) for array in arrays)
@@ -252,6 +300,8 @@ def _series(mixture: _Mixture, order: int) -> _Series:
     full = mixture.settings.covariance_type == "full"
     size = chunk_size(padded, mixture.n_features, full)
     exact = mixture.traced
+    if exact:
+        size = min(size, bucket(n_compositions(order, mixture.n_components), minimum=8))
     chunks = composition_chunks(order, mixture.n_components, max(padded, 2), size, exact)
     bound = () if mixture.log_bound is None else (mixture.log_bound,)
 
