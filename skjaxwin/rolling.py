@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 from sklearn.utils import RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -18,10 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions
 from skjaxwin.columns import split_time
+from skjaxwin.entropy_path import HasEntropyPath
 from skjaxwin.inference import check_inference, window_errors
 from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params, predict_rows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.problem import Problem, prepare
+from skjaxwin.window_results import nan_where, warn_of_failures
 
 __all__ = ["RollingJaxEstimator"]
 
@@ -30,7 +30,7 @@ def _supervised(estimator: RollingJaxEstimator) -> bool:
     return estimator._model().estimator_type is not None
 
 
-class RollingJaxEstimator(BaseEstimator):
+class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
     r"""Fit a model on every expanding or rolling window of time-ordered rows.
 
     All windows are fitted by one compiled kernel of fixed shape. Nothing is
@@ -120,6 +120,9 @@ class RollingJaxEstimator(BaseEstimator):
     r2_ : ndarray of shape (n_windows,) or (n_windows, n_outputs)
         With `inference`: the share of the target's variation that is explained; about zero
         and not the mean without an intercept.
+    entropy_path_ : EntropyPath
+        For ``models.GaussianMixture``: arrays ``entropy``, ``lower`` and ``upper`` of shape (n_windows,), the
+        differential entropy of each window's mixture in nats and certified bounds. Computed when first asked for.
     n_features_in_ : int
         Columns of X, the time column included.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -365,9 +368,9 @@ class RollingJaxEstimator(BaseEstimator):
         shape = (len(problem.windows.stops), len(next(iter(hyper.values()))) if hyper else 1)
         finite = np.ones(shape, bool) if problem.model.may_be_nan else all_finite(params, shape)
         info = info._replace(converged=finite if info.converged is None else info.converged & finite)
-        _warn_of_failures(problem, info.converged if info.determined is None else info.converged | ~info.determined)
+        warn_of_failures(problem, info.converged if info.determined is None else info.converged | ~info.determined)
         if self.underdetermined == "nan" and info.determined is not None:
-            params = map_params(lambda a: _nan_where(a, ~info.determined), params)
+            params = map_params(lambda a: nan_where(a, ~info.determined), params)
             info = info._replace(converged=info.converged & info.determined)
         return params, info, parts
 
@@ -424,23 +427,3 @@ class RollingJaxEstimator(BaseEstimator):
         if self.missing == "skip":
             predictions[np.isnan(features).any(axis=1)] = np.nan
         return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions
-
-
-def _warn_of_failures(problem: Problem, converged: np.ndarray) -> None:
-    """Count the windows that did not converge for some candidate, in one warning."""
-    failed = problem.windows.times[~converged.all(axis=1)]
-    if len(failed):
-        warnings.warn(
-            f"{len(failed)} of {len(converged)} windows did not converge to finite parameters; "
-            f"the first of them ends at {failed[0]}. See converged_.",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-
-
-def _nan_where(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Blank the parameters of some windows; integers become floats to hold NaN."""
-    if array.dtype.kind not in "fc":
-        array = array.astype(np.float64)
-    array[rows] = np.nan
-    return array

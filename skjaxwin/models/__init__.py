@@ -3,9 +3,10 @@
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.covariance import Covariance
 from skjaxwin.models.custom import Custom
+from skjaxwin.models.gaussian_mixture import GaussianMixture
 from skjaxwin.models.linear import Linear
 from skjaxwin.models.moments import Moments
 
 WindowModel.__module__ = __name__  # what messages and pickles call it
 
-__all__ = ["Covariance", "Custom", "FitInfo", "Linear", "Moments", "WindowModel"]
+__all__ = ["Covariance", "Custom", "FitInfo", "GaussianMixture", "Linear", "Moments", "WindowModel"]

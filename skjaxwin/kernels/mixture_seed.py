@@ -1,0 +1,90 @@
+"""A first mixture for rows that nothing is known of yet: deterministic, weighted, and free where it is not wanted.
+
+Every loop here takes no step unless a start is wanted. A kernel that fits window after window thus pays for it in the
+first one only, although ``lax.cond`` would compute both sides under ``vmap``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin.kernels.em import Mixture
+
+__all__ = ["spread_start"]
+
+_CANDIDATES = 32
+_LLOYD_STEPS = 10
+
+
+def spread_start(
+    X: Any, weight: Any, *, n_components: int, covariance_type: str, reg_covar: Any, wanted: Any
+) -> Mixture:
+    """Return a mixture of equal weights around centres that few steps of k-means have moved.
+
+    Centres are chosen as greedy k-means++ does (Arthur and Vassilvitskii, "k-means++: the advantages of careful
+    seeding", SODA 2007), each the candidate that lowers the sum of squared distances most. The candidates are no
+    random rows but 32 that are spread evenly over the weight, so that the same rows give the same start.
+
+    Parameters
+    ----------
+    X : array of shape (n_features, n_rows)
+        Centred; finite where weights are zero.
+    weight : array of shape (n_rows,)
+    n_components : int
+    covariance_type : {"full", "tied", "diag", "spherical"}
+    reg_covar : scalar
+    wanted : bool
+        If not, the result is of no use.
+    """
+    n_features = X.shape[0]
+    total = jnp.sum(weight)
+    variance = X**2 @ weight / total
+    scale = jnp.where(variance > 0, jnp.sqrt(variance), 1)
+    Z = X / scale[:, None]
+
+    def distances(centres: Any) -> Any:
+        return jnp.sum(Z**2, axis=0) - 2 * centres @ Z + jnp.sum(centres**2, axis=1)[:, None]
+
+    def choose(k: Any, state: Any) -> Any:
+        centres, nearest = state
+        reached = jnp.cumsum(weight)
+        at = (np.arange(_CANDIDATES) + 0.5)[:, None] / _CANDIDATES * total
+        candidates = Z[:, jnp.sum(reached < at, axis=1)].T
+        then = jnp.minimum(nearest, distances(candidates))
+        best = jnp.argmin(then @ weight)
+        return centres.at[k].set(candidates[best]), then[best]
+
+    def improve(i: Any, state: Any) -> Any:
+        del i
+        centres, _ = state
+        own = jnp.argmin(distances(centres), axis=0) == np.arange(n_components)[:, None]
+        owned = jnp.where(own, weight, 0)
+        counts = jnp.sum(owned, axis=1)[:, None]
+        new = jnp.where(counts > 0, owned @ Z.T / jnp.where(counts > 0, counts, 1), centres)
+        away = jnp.where(own[:, None], Z[None] - new[:, :, None], 0)
+        return new, jnp.sum(away**2, axis=0) @ weight / total
+
+    def steps(n: int) -> Any:
+        return jnp.where(wanted, jnp.int32(n), 0)
+
+    none = jnp.zeros((n_components, n_features), X.dtype)
+    far = jnp.full(weight.shape, jnp.inf, X.dtype)
+    centres, _ = lax.fori_loop(jnp.int32(0), steps(n_components), choose, (none, far))
+    centres, within = lax.fori_loop(
+        jnp.int32(0), steps(_LLOYD_STEPS), improve, (centres, jnp.ones(n_features, X.dtype))
+    )
+    variances = within * scale**2 + reg_covar
+    if covariance_type == "spherical":
+        covariances = jnp.full(n_components, jnp.mean(variances))
+    elif covariance_type == "diag":
+        covariances = jnp.broadcast_to(variances, (n_components, n_features))
+    else:
+        covariances = jnp.eye(n_features, dtype=X.dtype) * variances
+        if covariance_type == "full":
+            covariances = jnp.broadcast_to(covariances, (n_components, n_features, n_features))
+    weights = jnp.full(n_components, 1 / n_components, X.dtype)
+    return Mixture(weights, centres * scale, covariances)
