@@ -29,8 +29,8 @@ class Problem:
     windows : Windows
         Their bounds among these rows.
     timeline : Timeline
-    kept : ndarray
-        Positions, among all rows in time order, of those that count.
+    kept : ndarray or None
+        Positions, among all rows in time order, of those that count; None if all do.
     X : ndarray of shape (n_rows, n_features)
         Features in the caller's order.
     times : ndarray of shape (n_rows,)
@@ -43,7 +43,7 @@ class Problem:
     rows: Rows
     windows: win.Windows
     timeline: win.Timeline
-    kept: np.ndarray
+    kept: np.ndarray | None
     X: np.ndarray
     times: np.ndarray
     target_is_column: bool
@@ -64,9 +64,12 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
             raise ValueError(f'missing="raise": {error}\nSet missing="skip" to leave such rows out.') from error
         raise
     n_rows = len(features)
-    weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
-    positive = weight > 0
-    _check_weights(weight, positive)
+    if sample_weight is None:
+        weight, positive = np.ones(n_rows, features.dtype), np.ones(n_rows, bool)
+    else:
+        weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
+        positive = weight > 0
+        _check_weights(weight, positive)
     if estimator.capacity is not None and estimator.capacity < n_rows:
         raise ValueError(
             f"capacity={estimator.capacity} is smaller than the data, which has {n_rows} rows; "
@@ -93,7 +96,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     rows = Rows(features, None if target is None else _squeeze(target), weight, None)
     if times is not None or len(timeline.order) < n_rows:  # else rows are in order already
         rows = Rows(*(None if part is None else part[timeline.order] for part in rows))
-    kept = np.arange(n_rows) if counted.all() else np.flatnonzero(counted[complete.order])
+    kept = None if counted.all() else np.flatnonzero(counted[complete.order])
     return Problem(
         model,
         rows._replace(age=age),
@@ -101,7 +104,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         timeline,
         kept,
         features,
-        np.arange(n_rows) if times is None else times,
+        complete.stamps if times is None else times,
         target is not None and target.ndim == 2 and target.shape[1] == 1,
     )
 

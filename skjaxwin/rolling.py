@@ -405,8 +405,11 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
         elif hasattr(self, "condition_"):
             delattr(self, "condition_")
         self.n_iter_ = np.ones(n_windows, np.int32) if info.n_iter is None else info.n_iter
-        self.window_starts_ = problem.kept[problem.windows.starts]
-        self.window_stops_ = problem.kept[problem.windows.stops - 1] + 1
+        starts, stops = problem.windows.starts, problem.windows.stops
+        if problem.kept is None:
+            self.window_starts_, self.window_stops_ = starts.copy(), stops.copy()
+        else:
+            self.window_starts_, self.window_stops_ = problem.kept[starts], problem.kept[stops - 1] + 1
         self.window_times_ = problem.windows.times.copy()
         self._stamps = problem.timeline.stamps
         self._last_stamps = problem.windows.last_stamps

@@ -59,6 +59,12 @@ class Timeline:
         kept = rows[self.order]
         return Timeline(self.order[kept], self.stamps, self.codes[kept])
 
+    def one_row_each(self) -> bool:
+        """Say whether each stamp has one row."""
+        if self.codes is self.stamps:  # without a time column, as `make_timeline` numbers them
+            return True
+        return len(self.stamps) == len(self.codes) and bool(self.codes[0] == 0 and (np.diff(self.codes) == 1).all())
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -199,7 +205,7 @@ def make_timeline(times: np.ndarray | None, n_rows: int) -> Timeline:
     """
     if times is None:
         rows = np.arange(n_rows)
-        return Timeline(rows, rows.copy(), rows.copy())
+        return Timeline(rows, rows, rows)
     order = np.argsort(times, kind="stable")
     stamps, codes = np.unique(times[order], return_inverse=True)
     return Timeline(order, stamps, codes)
@@ -235,12 +241,7 @@ def make_windows(
         If no window holds ``min_periods`` rows, or `window` cannot be read.
     """
     n_stamps = len(timeline.stamps)
-    single = bool(n_stamps == len(timeline.codes) and timeline.codes[0] == 0 and (np.diff(timeline.codes) == 1).all())
-    if single:
-        edges = np.arange(n_stamps + 1)
-    else:
-        # The codes ascend: counting them is a searchsorted of every stamp, only faster.
-        edges = np.append(0, np.cumsum(np.bincount(timeline.codes, minlength=n_stamps)))
+    single = timeline.one_row_each()
     last = np.arange(step - 1, n_stamps, step)
     if len(last) == 0 or last[-1] != n_stamps - 1:
         last = np.append(last, n_stamps - 1)
@@ -251,7 +252,12 @@ def make_windows(
         first = np.maximum(last - int(window) + 1, 0)
     else:
         first = _first_stamps_within(timeline.stamps, last, parse_duration(window, timeline.stamps, "window"))
-    starts, stops = edges[first], edges[last + 1]
+    if single:
+        starts, stops = first, last + 1
+    else:
+        # The codes ascend: counting them is a searchsorted of every stamp, only faster.
+        edges = np.append(0, np.cumsum(np.bincount(timeline.codes, minlength=n_stamps)))
+        starts, stops = edges[first], edges[last + 1]
     sizes = stops - starts
     if not (isinstance(window, str) and window == "expanding"):
         max_rows = int(sizes.max())
@@ -265,7 +271,8 @@ def make_windows(
         )
     if not enough.all():
         starts, stops, last = starts[enough], stops[enough], last[enough]
-    return Windows(starts, stops, last, timeline.stamps[last], max_rows)
+    times = timeline.stamps if len(last) == n_stamps else timeline.stamps[last]
+    return Windows(starts, stops, last, times, max_rows)
 
 
 def _is_count(window: Any) -> bool:
