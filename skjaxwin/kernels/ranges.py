@@ -16,7 +16,10 @@ __all__ = ["RangeProducts", "range_products"]
 
 _BLOCK = 256
 _DIRECT = 4 * _BLOCK
-_BYTES = 32 * 2**20
+# Rows gathered at a time: what a cache holds, or, for many columns, what is worth a thread.
+_CACHE_BYTES = 2**20
+_THREAD_BYTES = 32 * 2**20
+_FEW_COLUMNS = 16
 
 
 class RangeProducts(NamedTuple):
@@ -56,7 +59,7 @@ def range_products(
     if len(starts) > 3 and bool((starts == starts[0]).all() and (np.diff(stops) >= 0).all()):
         return _growing(X, y, weight, int(starts[0]), stops)
     if int((stops - starts).max()) <= _DIRECT:
-        return _direct(X, y, weight, starts, stops)
+        return _ends_apart(X, y, weight, starts, stops)
     first, last = -(-starts // _BLOCK), stops // _BLOCK
     inside = first < last
     first, last = np.where(inside, first, 0), np.where(inside, last, 0)
@@ -66,16 +69,28 @@ def range_products(
     return _merge(_merge(older, _whole_blocks(X, y, weight, first, last)), newer)
 
 
+def _ends_apart(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray
+) -> RangeProducts:
+    """Gather the first and the last range apart: all others are equally long, as a rule, and need no gather."""
+    pieces = [slice(0, 1), slice(1, -1), slice(-1, None)] if len(starts) > 2 else [slice(None)]
+    return _concatenate([_direct(X, y, weight, starts[piece], stops[piece]) for piece in pieces])
+
+
 def _direct(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, starts: np.ndarray, stops: np.ndarray
 ) -> RangeProducts:
     """Gather the rows of each range and go over them twice."""
     size = max(int((stops - starts).max()), 1)
-    at_once = max(min(_BYTES // (8 * size * (X.shape[1] + y.shape[1])), -(-len(starts) // 2)), 1)
+    c = X.shape[1] + y.shape[1]
+    few = c < _FEW_COLUMNS
+    most = _CACHE_BYTES if few else _THREAD_BYTES
+    at_once = max(min(most // (8 * size * c), -(-len(starts) // (1 if few else 2))), 1)
     parts = list(
         run_many(
             lambda i: _gather(X, y, weight, starts[i : i + at_once], stops[i : i + at_once], size),
             range(0, len(starts), at_once),
+            exclusive=few,
         )
     )
     return parts[0] if len(parts) == 1 else _concatenate(parts)
@@ -138,9 +153,7 @@ def _growing(X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, start: int
     of terms none of which is ever taken back.
     """
     edges = np.append(start, stops)
-    # The first and the last one apart: all others are equally long, and need no gather.
-    pieces = [slice(0, 1), slice(1, -1), slice(-1, None)]
-    parts = _concatenate([range_products(X, y, weight, edges[:-1][p], edges[1:][p]) for p in pieces])
+    parts = _ends_apart(X, y, weight, edges[:-1], edges[1:])
     total = np.cumsum(parts.weight)
     origin = np.concatenate([X[start], y[start]])
     mean = (parts.origin - origin) + parts.mean
