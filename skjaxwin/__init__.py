@@ -4,10 +4,17 @@ from importlib.metadata import PackageNotFoundError, version
 
 from skjaxwin import models
 from skjaxwin.entropy import EntropyInfo, gaussian_mixture_entropy, gaussian_mixture_entropy_bounds
+from skjaxwin.intervals import interval_grid
 from skjaxwin.kernels import CompileCount, count_compiles
+from skjaxwin.kernels.subset import isolate, isolate_rows
 from skjaxwin.mixture_entropy import GaussianMixtureEntropy
+from skjaxwin.piecewise import map_pieces, pieces
+from skjaxwin.range_estimator import RangeEstimator
+from skjaxwin.range_scorer import range_scorer
 from skjaxwin.rolling import RollingJaxEstimator
+from skjaxwin.sampler import SubsetSampler
 from skjaxwin.search import WalkForwardGrid, walk_forward_grid
+from skjaxwin.subset import SubsetTransformer
 
 try:
     __version__ = version("skjaxwin")
@@ -18,11 +25,20 @@ __all__ = [
     "CompileCount",
     "EntropyInfo",
     "GaussianMixtureEntropy",
+    "RangeEstimator",
     "RollingJaxEstimator",
+    "SubsetSampler",
+    "SubsetTransformer",
     "WalkForwardGrid",
     "count_compiles",
     "gaussian_mixture_entropy",
     "gaussian_mixture_entropy_bounds",
+    "interval_grid",
+    "isolate",
+    "isolate_rows",
+    "map_pieces",
     "models",
+    "pieces",
+    "range_scorer",
     "walk_forward_grid",
 ]

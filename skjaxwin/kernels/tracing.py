@@ -110,7 +110,7 @@ class Traced:
     primitives: set[str]
 
 
-def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Traced:
+def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str, called_with: str = _CALLED_WITH) -> Traced:
     """Trace a function on abstract arguments.
 
     Parameters
@@ -123,6 +123,8 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Tr
         The working dtype.
     what : str
         How to call the function in messages.
+    called_with : str
+        What the function's arguments are, for messages.
 
     Raises
     ------
@@ -134,7 +136,7 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str) -> Tr
         try:
             jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*args)
         except Exception as error:
-            _explain(error, what)
+            _explain(error, what, called_with)
             raise
     equations = list(_equations(jaxpr.jaxpr))
     return Traced(
@@ -170,14 +172,14 @@ def _bytes(aval: Any) -> int:
     return int(np.prod(shape)) * (dtype.itemsize if dtype is not None else 0)
 
 
-def _explain(error: Exception, what: str) -> None:
+def _explain(error: Exception, what: str, called_with: str = _CALLED_WITH) -> None:
     """Raise a TypeError that says what to change, or add the place to the user's own error."""
     where = _user_line(error)
     for kinds, text, advice in _ADVICE:
         if isinstance(error, kinds) and text in str(error):
             raise TypeError(f"{what} cannot be compiled: {where}{advice}.") from error
     if type(error) in (TypeError, ValueError):  # subclasses may not be made from a message
-        raise type(error)(f"{what} failed: {where}{error} ({_CALLED_WITH})") from error
+        raise type(error)(f"{what} failed: {where}{error} ({called_with})") from error
     error.add_note(f"Raised while skjaxwin traced {what}{', ' + where[:-2] if where else ''}.")
 
 

@@ -1,0 +1,118 @@
+"""The rows of X that lie in a range of one of its columns; shared by the estimators that isolate rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from skjaxwin._sklearn_private import safe_indexing
+from skjaxwin.bounds import coordinate_values
+from skjaxwin.ranges import parse_ranges, position_masks, refuse_empty, value_masks
+
+__all__ = ["RangeRows", "column_position", "is_frame", "row_coordinates", "rows_in_range", "take_rows"]
+
+
+class RangeRows:
+    """Rows of a table and which of them lie in the range.
+
+    Attributes
+    ----------
+    X : ndarray or dataframe of shape (n_rows, n_columns)
+        Of any dtype, not checked for missing values except in the coordinate column.
+    masks : ndarray of bool of shape (n_ranges, n_rows)
+    mask : ndarray of bool of shape (n_rows,)
+        Their union.
+    """
+
+    def __init__(self, X: Any, masks: np.ndarray) -> None:
+        self.X = X
+        self.masks = masks
+        self.mask: np.ndarray = np.logical_or.reduce(masks)
+
+
+def rows_in_range(
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, by: str = "value", empty: str = "allow"
+) -> RangeRows:
+    """Find the rows in the range of an estimator with parameters `start`, `stop` and `column`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets ``n_features_in_`` and ``feature_names_in_`` when `reset`, and is checked against them otherwise.
+    X : array-like or dataframe of shape (n_rows, n_columns)
+    y : array-like or None, optional
+        Only looked at to say that a target is needed.
+    reset : bool
+        Whether this is a fit.
+    by : {"value", "position"}
+    empty : {"allow", "raise"}
+        What to do if no row lies in the range.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad bounds or columns, and missing coordinates, naming them.
+    """
+    ranges = parse_ranges(estimator.start, estimator.stop)
+    X = _table(estimator, X, y, reset)
+    coordinates = row_coordinates(X, estimator.column) if by == "value" else None
+    masks = position_masks(len(X), ranges) if coordinates is None else value_masks(coordinates, ranges)
+    if empty == "raise":
+        refuse_empty(masks, ranges, "row", coordinates=coordinates, each=False)
+    return RangeRows(X, masks)
+
+
+def _table(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
+    """Return X as an array or dataframe of at least one row and column, and record or check its columns."""
+    if not is_frame(X):
+        # dtype=None: integers and dates must not pass through floats.
+        X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
+    elif not len(X):
+        raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+    validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+    return X
+
+
+def is_frame(X: Any) -> bool:
+    """Say whether X is a dataframe."""
+    return hasattr(X, "columns") and not isinstance(X, np.ndarray)
+
+
+def row_coordinates(X: Any, column: int | str) -> np.ndarray:
+    """Return the coordinate column of a table in its own dtype."""
+    position = column_position(X, column)
+    if is_frame(X):
+        name = list(X.columns)[position]
+        return coordinate_values(X[name], f"coordinate ({name!r})")
+    return coordinate_values(X[:, position], f"coordinate ({position})")
+
+
+def column_position(X: Any, column: int | str) -> int:
+    """Return where the coordinate column is.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column.
+    """
+    n_columns = X.shape[1]
+    if isinstance(column, str):
+        if not is_frame(X):
+            raise ValueError(
+                f"column={column!r} names a column, but X has no column names; pass a dataframe, or its position."
+            )
+        names = list(X.columns)
+        if column not in names:
+            raise ValueError(f"column={column!r} is not a column of X; its columns are {names}.")
+        return names.index(column)
+    if not -n_columns <= column < n_columns:
+        raise ValueError(f"column={column} is not a column of X, which has {n_columns} column(s).")
+    return int(column) % n_columns
+
+
+def take_rows(table: Any, mask: np.ndarray) -> Any:
+    """Return the marked rows of an array, dataframe, series or list, as the same container; None stays None."""
+    return None if table is None else safe_indexing(table, np.flatnonzero(mask))
