@@ -49,9 +49,9 @@ class GaussianMixture(WindowModel):
     The parameters are a dict: ``weights`` of shape (n_components,), ``means`` of shape (n_components, n_features)
     and ``covariances`` of the shape that scikit-learn's mixtures have. Computation is in float64, whatever the data.
 
-    With several components a window needs ``n_components * (n_features + 1)`` rows, unless ``min_periods`` says
-    otherwise; ask for more where windows grow from nothing, as a poor first fit is where all others start. A window
-    in which a covariance is not positive definite has NaN for parameters and counts as not converged; the one after
+    With several components a window needs as many rows as let covariances be regular, for ``"full"`` ``n_components *
+    (n_features + 1)``, unless ``min_periods`` says otherwise; ask for more where windows grow from nothing, as a poor
+    first fit is where all others start. A window in which a covariance is not positive definite has NaN for parameters and counts as not converged; the one after
     it starts anew, and its components may be in another order.
 
     Predictions are component numbers as floats, since rows that no window precedes are NaN.
@@ -107,7 +107,8 @@ class GaussianMixture(WindowModel):
 
     def min_rows(self, n_features: int) -> int:
         """Return as many rows as let each component have a covariance of its own; a single one has no bad start."""
-        return 1 if self.n_components == 1 else self.n_components * (n_features + 1)
+        k = self.n_components
+        return {1: 1}.get(k, {"full": k * (n_features + 1), "tied": k + n_features}.get(self.covariance_type, 2 * k))
 
     def static_key(self) -> Hashable:
         """Return what identifies the computation: how entropies are computed does not change the fit."""
