@@ -1,0 +1,262 @@
+"""isolate and isolate_rows, inside compiled functions and outside, against NumPy's slices and masks."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skjaxwin import isolate, isolate_rows
+
+N = 24  # one shape for the tests with many examples: they compile once for each dtype and size
+DTYPES = [np.float64, np.float32, np.int32]
+
+
+def cut(x, y, start, stop, size):
+    return isolate(x, y, start=start, stop=stop, size=size)
+
+
+jitted_cut = jax.jit(cut, static_argnames="size")
+
+
+def compiled_cut(*args):
+    """Fetched at once: every slice of a JAX array would be compiled, too."""
+    return jax.device_get(jitted_cut(*args))
+
+
+def expect(isolated, x, y, inside):
+    """The windows hold exactly the marked rows, in order, then zeros."""
+    x_window, y_window, mask = isolated
+    count = inside.sum()
+    assert isolated.count == count
+    np.testing.assert_array_equal(mask, np.arange(len(mask)) < count)
+    for window, array in ((x_window, x), (y_window, y)):
+        np.testing.assert_array_equal(window[:count], array[inside])
+        assert not np.any(window[count:])
+        assert window.dtype == array.dtype
+    if count:
+        assert isolated.first == np.flatnonzero(inside)[0]
+
+
+@st.composite
+def grids(draw):
+    """A sorted grid with ties and uneven steps, and bounds of which most lie on its points."""
+    dtype = draw(st.sampled_from(DTYPES))
+    values = draw(st.lists(st.integers(-9, 9), min_size=N, max_size=N))
+    scale = 1 if dtype is np.int32 else 0.1
+    x = np.sort(np.array(values) * scale).astype(dtype)
+    bound = st.one_of(st.sampled_from(list(x)), st.integers(-12, 12).map(lambda i: dtype(i * scale)))
+    start, stop = sorted([draw(bound), draw(bound)])
+    return x[:: draw(st.sampled_from([1, -1]))].copy(), start, stop
+
+
+@given(grids())
+def test_any_sorted_grid_is_cut_like_a_mask_does(grid):
+    x, start, stop = grid
+    size = N + 7
+    y = np.column_stack([np.arange(1.0, N + 1), -np.arange(1.0, N + 1)]).astype(np.float32)
+    inside = (x >= start) & (x < stop)
+    expect(cut(x, y, start, stop, size), x, y, inside)
+    with jax.enable_x64(x.dtype == np.float64):
+        expect(compiled_cut(x, y, start, stop, size), x, y, inside)
+
+
+@given(st.integers(-30, 30) | st.none(), st.integers(-30, 30) | st.none())
+def test_rows_are_cut_like_a_slice(start, stop):
+    y = np.arange(1, N + 1, dtype=np.int32)
+    expected = y[start:stop]
+    # None is not traced, so the compiled function gets what it stands for.
+    inside = jax.device_get(compiled_rows(y, 0 if start is None else start, N if stop is None else stop))
+    for window, mask in (isolate_rows(y, start=start, stop=stop, size=N), inside):
+        np.testing.assert_array_equal(window[: len(expected)], expected)
+        assert mask.sum() == len(expected)
+        assert not np.any(window[len(expected) :])
+
+
+@jax.jit
+def compiled_rows(y, start, stop):
+    return isolate_rows(y, start=start, stop=stop, size=N)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_each_point_of_a_grid_as_a_bound_is_in_as_start_and_out_as_stop(dtype):
+    x = (np.arange(N) / 10).astype(dtype)  # 0.1, 0.2, ...: no exact binary numbers
+    y = np.zeros((N, 2), np.float32)
+    with jax.enable_x64(dtype == np.float64):
+        for i in range(N):
+            for j in (i, min(i + 5, N - 1)):
+                start, stop = i / 10, j / 10  # Python's floats, not those of the grid
+                for isolated in (cut(x, y, start, stop, N + 7), compiled_cut(x, y, start, stop, N + 7)):
+                    assert isolated.count == j - i
+                    np.testing.assert_array_equal(isolated[0][isolated[2]], x[i:j])
+
+
+@pytest.mark.parametrize("n", [1000, 100_000, 1_000_000])
+def test_five_ranges_of_a_sine_in_one_compiled_function(n, compiled):
+    x = np.linspace(0, 10, n)
+    y = np.sin(2 * np.pi * x)
+    size = n // 5 + 1
+
+    @jax.jit
+    def master(x, y, edges):
+        def one(start, stop):
+            isolated = isolate(x, y, start=start, stop=stop, size=size)
+            return isolated, isolated.count
+
+        return jax.lax.map(lambda bounds: one(*bounds), (edges[:-1], edges[1:]))
+
+    edges = np.linspace(0, 10, 6)
+    edges[-1] = np.inf  # the range is half-open, and the signal ends at 10
+    with jax.enable_x64(True):
+        before = len(compiled)
+        (x_windows, y_windows, masks), counts = jax.device_get(master(x, y, edges))
+        other, _ = master(x, y, edges / 2)
+        other[0].block_until_ready()
+        assert len(compiled) - before == 1
+    rows = np.searchsorted(x, edges[:-1]).tolist() + [n]
+    for k, (i, j) in enumerate(zip(rows[:-1], rows[1:], strict=True)):
+        assert counts[k] == j - i
+        np.testing.assert_array_equal(x_windows[k][masks[k]], x[i:j])
+        np.testing.assert_array_equal(y_windows[k][masks[k]], y[i:j])
+    np.testing.assert_array_equal(np.concatenate([w[m] for w, m in zip(y_windows, masks, strict=True)]), y)
+
+
+def test_more_rows_than_fit_are_counted_in_compiled_code_and_raise_outside():
+    x = np.arange(N, dtype=np.float32)
+    with pytest.raises(ValueError, match="holds 10 rows, but size=4"):
+        isolate(x, start=5, stop=15, size=4)
+    with pytest.raises(ValueError, match="holds 24 rows, but size=4"):
+        isolate_rows(x, size=4)
+    inside = jax.jit(lambda a: isolate(x, start=a, stop=a + 10, size=4))(5.0)
+    assert inside.count == 10
+    np.testing.assert_array_equal(inside[0], x[5:9])
+    assert jax.jit(lambda a: isolate_rows(x, start=a, size=4))(3).count == N - 3
+
+
+def test_unsorted_and_missing_coordinates_raise_outside_and_are_never_marked_inside():
+    shuffled = np.array([3.0, 1.0, 2.0, 5.0, 4.0, 0.0], np.float32)
+    with pytest.raises(ValueError, match="not sorted"):
+        isolate(shuffled, start=1, stop=3, size=6)
+    holes = np.array([0.0, 1.0, np.nan, 3.0], np.float32)
+    with pytest.raises(ValueError, match="NaN"):
+        isolate(holes, start=0, stop=5, size=4)
+    for x in (shuffled, holes):
+        window, mask = jax.jit(lambda x: isolate(x, start=1, stop=3, size=6))(x)
+        kept = np.asarray(window)[np.asarray(mask)]
+        assert ((kept >= 1) & (kept < 3)).all()
+    at_end = jax.jit(lambda x: isolate(x, start=1, size=6))(np.array([0, 1, 2, np.nan, np.nan], np.float32))
+    assert at_end.count == 4 or at_end[1].sum() == 2  # NaN sorts to the end
+    np.testing.assert_array_equal(np.asarray(at_end[0])[:2], [1, 2])
+
+
+def test_nan_as_a_bound():
+    x = np.arange(5.0, dtype=np.float32)
+    with pytest.raises(ValueError, match="start is NaN"):
+        isolate(x, start=np.nan, size=5)
+    for at in ({"start": 1}, {"stop": 1}):
+        (name,) = at
+        inside = jax.jit(lambda bound, name=name: isolate(x, size=5, **{name: bound}))(np.nan)
+        assert inside.count == 0 and not inside[1].any()
+
+
+@pytest.mark.parametrize("x", [np.arange(6), np.arange(6)[::-1].copy(), np.arange(6, dtype=np.uint8)])
+def test_bounds_beyond_integers_and_between_them(x):
+    ranges = [(-np.inf, 3), (2, np.inf), (-np.inf, np.inf), (None, None), (None, -np.inf), (np.inf, None), (1.5, 3.5)]
+    ranges += [(-(10**30), 10**30), (-5, 300), (2**31, 2**40), (100, 200), (-9, -3)]
+
+    def each(x):
+        return [isolate(x, start=start, stop=stop, size=6) for start, stop in ranges]
+
+    for (start, stop), *both in zip(ranges, each(x), jax.device_get(jax.jit(each)(x)), strict=True):
+        low, high = -np.inf if start is None else start, np.inf if stop is None else stop
+        expected = [v for v in x.tolist() if low <= v < high]
+        for isolated in both:
+            assert isolated.count == len(expected)
+            assert isolated[0][isolated[1]].tolist() == expected
+
+
+def test_integers_that_floats_cannot_tell_apart():
+    x = 2**53 + np.arange(6)
+    assert isolate(x, start=2**53 + 1, stop=2**53 + 3, size=6).count == 2
+    with jax.enable_x64(True):
+        assert jax.jit(lambda a: isolate(x, start=a, stop=a + 2, size=6))(2**53 + 1).count == 2
+    days = 20240101 + np.arange(6)  # as 32-bit floats these are two numbers
+    assert jax.jit(lambda a: isolate(days, start=a, stop=a + 2, size=6))(20240102).count == 2
+    with pytest.raises(ValueError, match="integers beyond int32"):
+        jax.jit(lambda a: isolate(x, start=a, size=6))(5)
+    with pytest.raises(TypeError, match="round it up first"):
+        jax.jit(lambda a: isolate(days, start=a, size=6))(2.5)
+
+
+def test_dates_outside_of_compiled_code():
+    x = np.arange("2024-01-30", "2024-02-05", dtype="datetime64[D]")
+    isolated = isolate(x, start="2024-01-31", stop=np.datetime64("2024-02-02T12"), size=4)
+    assert isolated[0][isolated[1]].astype(str).tolist() == ["2024-01-31", "2024-02-01", "2024-02-02"]
+    with pytest.raises(TypeError, match="Compiled code takes no datetime64"):
+        jax.jit(lambda a: isolate(x, start=a, size=4))(5)
+
+
+def test_a_range_without_rows_is_empty_and_a_reversed_one_raises():
+    x = np.array([0.0, 1.0, 5.0, 6.0], np.float32)
+    for isolated in (isolate(x, start=2, stop=4, size=3), jax.jit(lambda a: isolate(x, start=a, stop=4, size=3))(2)):
+        assert isolated.count == 0 and not np.any(isolated[0]) and not np.any(isolated[1])
+    with pytest.raises(ValueError, match="stop=0 is below start=5"):
+        isolate(x, start=5, stop=0, size=3)
+    assert jax.jit(lambda a: isolate(x, start=a, stop=0, size=3))(5).count == 0
+
+
+def test_under_vmap_and_grad():
+    x = np.arange(8.0)
+    y = x**2
+
+    def total(y, start):
+        _, window, mask = isolate(x, y, start=start, stop=start + 3, size=5)
+        return jnp.sum(jnp.where(mask, window, 0))
+
+    totals = jax.jit(jax.vmap(total, (None, 0)))(y, np.array([0.0, 2.0, 6.0]))
+    np.testing.assert_allclose(totals, [5, 29, 85])
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(y, 2.0), [0, 0, 1, 1, 1, 0, 0, 0])
+
+
+def test_containers():
+    isolated = isolate(np.arange(4.0), start=1, size=5)
+    assert all(type(part) is np.ndarray for part in isolated)
+    for same in (
+        pickle.loads(pickle.dumps(isolated)),
+        copy.deepcopy(isolated),
+        jax.tree_util.tree_map(np.copy, isolated),
+    ):
+        assert (same.count, same.first) == (3, 1)
+        np.testing.assert_array_equal(same[0], isolated[0])
+    assert all(isinstance(part, jax.Array) for part in isolate(jnp.arange(4.0), start=1, size=5))
+    assert isolate(np.arange(4.0), start=jnp.float32(1), size=5).count == 3
+
+
+def test_bad_arguments():
+    x = np.arange(4.0)
+    with pytest.raises(ValueError, match=r"same number of rows, got \[4, 3\]"):
+        isolate(x, x[:3], size=2)
+    with pytest.raises(ValueError, match="no rows"):
+        isolate(x[:0], size=2)
+    with pytest.raises(ValueError, match="size=0"):
+        isolate(x, size=0)
+    with pytest.raises(TypeError, match="size must be an integer that is known when compiling"):
+        jax.jit(lambda size: isolate(x, size=size))(3)
+    with pytest.raises(TypeError, match="'a' is no number"):
+        isolate(x, start="a", size=4)
+    with pytest.raises(ValueError, match="must be a scalar"):
+        jax.jit(lambda start: isolate(x, start=start, size=4))(x)
+    with pytest.raises(TypeError, match="use isolate to cut by value"):
+        isolate_rows(x, start=0.5, size=4)
+    with pytest.raises(TypeError, match="start must be an integer"):
+        jax.jit(lambda start: isolate_rows(x, start=start, size=4))(0.5)
+    with pytest.raises(ValueError, match="at least one array"):
+        isolate_rows(size=4)
+    with pytest.raises(ValueError, match="1-dimensional"):
+        jax.jit(lambda start: isolate(x[:, None], start=start, size=4))(1.0)

@@ -1,0 +1,197 @@
+"""pieces and map_pieces against NumPy on whole arrays and on slices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skjaxwin import map_pieces, pieces
+from skjaxwin.kernels import compile as compiling
+
+
+def total(x, y, mask):
+    return {"rows": jnp.sum(mask), "sum": jnp.sum(jnp.where(mask, x * y, 0))}
+
+
+def smooth(y, mask):
+    """Mean of each row and its two neighbours on either side, of which there are fewer at the ends."""
+    weight, kernel = mask.astype(y.dtype), jnp.ones(5, y.dtype)
+    return jnp.convolve(jnp.where(mask, y, 0), kernel, "same") / jnp.maximum(jnp.convolve(weight, kernel, "same"), 1)
+
+
+def smooth_in_numpy(y):
+    kernel = np.ones(5)
+    return np.convolve(y, kernel, "same") / np.convolve(np.ones(len(y)), kernel, "same")
+
+
+@given(st.integers(1, 200), st.integers(1, 60))
+def test_pieces_cover_every_row_once(n, size):
+    bounds = pieces(n, size)
+    np.testing.assert_array_equal(np.concatenate([np.arange(i, j) for i, j in bounds]), np.arange(n))
+    assert (np.diff(bounds, axis=1)[:-1] == size).all() and 0 < bounds[-1, 1] - bounds[-1, 0] <= size
+
+
+@given(st.integers(1, 300), st.sampled_from([1, 3]))
+def test_stacked_results_are_those_of_slices(n, batch_size):
+    x, y = np.arange(1.0, n + 1), np.cos(np.arange(n))
+    result = map_pieces(total, x, y, size=32, batch_size=batch_size)
+    bounds = pieces(n, 32)
+    assert result["rows"].tolist() == (bounds[:, 1] - bounds[:, 0]).tolist()
+    np.testing.assert_allclose(result["sum"], [x[i:j] @ y[i:j] for i, j in bounds], rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(1, 300), st.sampled_from([2, 5]), st.sampled_from([1, 3]))
+def test_stitched_results_are_those_of_the_whole_signal(n, halo, batch_size):
+    y = np.random.default_rng(n).normal(size=n)
+    result = map_pieces(smooth, y, size=16, halo=halo, output="stitch", batch_size=batch_size)
+    expected = smooth_in_numpy(y) if n >= 5 else [y[max(i - 2, 0) : i + 3].mean() for i in range(n)]
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+
+
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=6), st.integers(0, 2**20))
+def test_edges_cut_by_value(edges, seed):
+    x = np.sort(np.random.default_rng(seed).integers(0, 40, 64)) / 4  # with ties, some on the edges
+    edges = np.sort(edges) / 4
+    inside = [(x >= a) & (x < b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    if not np.any(inside):
+        with pytest.raises(ValueError, match="No row of x lies between the edges"):
+            map_pieces(total, x, x, edges=edges)
+        return
+    result = map_pieces(total, x, x, edges=edges, batch_size=4)
+    assert result["rows"].tolist() == [rows.sum() for rows in inside]
+    np.testing.assert_allclose(result["sum"], [(x[rows] ** 2).sum() for rows in inside], rtol=1e-12)
+
+
+def test_edges_stitch_to_the_whole_signal_with_a_halo(rng):
+    x, y = np.sort(rng.uniform(0, 10, 200)), rng.normal(size=200)
+    edges = [-np.inf, 0.5, 4.0, 4.0, 7.25, np.inf]  # one of them without rows
+    result = map_pieces(lambda x, y, mask: smooth(y, mask), x, y, edges=edges, halo=2, output="stitch")
+    np.testing.assert_allclose(result, smooth_in_numpy(y), rtol=1e-12)
+    with pytest.raises(ValueError, match="edges cover rows"):
+        map_pieces(lambda x, y, mask: smooth(y, mask), x, y, edges=[-np.inf, x[-1]], halo=2, output="stitch")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int16, bool, np.dtype(">f8"), np.complex64])
+def test_dtypes_and_trailing_axes_are_kept(dtype):
+    y = (np.arange(60).reshape(20, 3) % 7).astype(dtype)
+    result = map_pieces(lambda y, mask: y, y, size=8, halo=1, output="stitch", batch_size=2)
+    np.testing.assert_array_equal(result, y)
+    assert result.dtype == np.dtype(dtype).newbyteorder("=")
+
+
+def test_further_signals_compile_nothing(compiled):
+    y = np.arange(1000.0)
+
+    def double(y, mask):
+        return jnp.where(mask, 2 * y, 0)
+
+    before = len(compiled)
+    map_pieces(double, y, size=10, output="stitch")
+    assert len(compiled) - before == 1
+    for other in (y[:999], y[::-1], y[:777] + 1):
+        np.testing.assert_array_equal(map_pieces(double, other, size=10, output="stitch"), 2 * other)
+    assert len(compiled) - before == 1
+    map_pieces(double, y[:30], size=10)  # a batch of its own
+    assert len(compiled) - before == 2
+
+
+def test_a_function_that_solves_runs_one_piece_at_a_time():
+    def slope(x, y, mask):
+        A = jnp.column_stack([x, jnp.ones_like(x)]) * mask[:, None]
+        return jnp.linalg.solve(A.T @ A, A.T @ (y * mask))
+
+    x = np.linspace(0, 1, 70)
+    np.testing.assert_allclose(map_pieces(slope, x, 3 * x + 1, size=32)[:2], [[3, 1]] * 2, rtol=1e-9)
+
+
+def test_memory_map_is_read_piece_by_piece(tmp_path, monkeypatch):
+    y = np.memmap(tmp_path / "signal", dtype=np.float64, mode="w+", shape=5000)
+    y[:] = np.arange(5000)
+    y.flush()
+    mapped = np.memmap(tmp_path / "signal", dtype=np.float64, mode="r")
+    taken = []
+    plain = compiling.run
+
+    def run(kernel, batch, *args, **keys):
+        taken.append(batch[0].nbytes)
+        return plain(kernel, batch, *args, **keys)
+
+    monkeypatch.setattr(compiling, "run", run)
+    result = map_pieces(lambda y, mask: jnp.sum(y), mapped, size=100, batch_size=4)
+    np.testing.assert_array_equal(result, y.reshape(50, 100).sum(axis=1))
+    assert max(taken) == 4 * 100 * 8
+
+
+MEMORY = """
+import sys, numpy as np, jax.numpy as jnp
+from skjaxwin import map_pieces
+path, n = sys.argv[1], int(sys.argv[2])
+from skjaxwin.kernels import compile as compiling
+used, plain = [], compiling.run
+def run(*args, **keys):
+    line = next(l for l in open("/proc/self/status") if l.startswith("RssAnon:"))
+    used.append(int(line.split()[1]) * 1024)
+    return plain(*args, **keys)
+y = np.memmap(path, dtype=np.float32, mode="r", shape=n)
+total = lambda y, mask: jnp.sum(y)
+map_pieces(total, y[:5_000_000], size=10_000)
+compiling.run = run
+result = map_pieces(total, y, size=10_000)
+assert result.shape == (n // 10_000,) and (result == 0).all()
+print(max(used) - used[0], len(used))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_does_not_grow_with_the_signal(tmp_path):
+    n = 50_000_000  # 200 MB, of which a sparse file holds nothing
+    with open(tmp_path / "signal", "wb") as file:
+        file.truncate(4 * n)
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "signal"), str(n)]
+    grown, batches = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    assert batches > 20
+    assert grown < 50e6
+
+
+def test_bad_arguments():
+    x = np.arange(10.0)
+    wrong = [
+        ({}, ValueError, "either size"),
+        ({"size": 3, "edges": [0, 1]}, ValueError, "either size"),
+        ({"size": 0}, ValueError, "size=0"),
+        ({"size": 2.5}, TypeError, "size=2.5 must be an integer"),
+        ({"size": 3, "halo": -1}, ValueError, "halo=-1"),
+        ({"size": 3, "batch_size": 0}, ValueError, "batch_size=0"),
+        ({"size": 3, "output": "join"}, ValueError, "output='join'"),
+        ({"size": 3, "output": "stitch"}, ValueError, "shape .* for a piece of 3 rows"),
+        ({"edges": [0]}, ValueError, "at least two"),
+        ({"edges": [0, 5, 3]}, ValueError, r"edges\[2\]=3 is below"),
+        ({"edges": [0, np.nan]}, ValueError, r"edges\[1\] is NaN"),
+        ({"edges": [20, 30]}, ValueError, "No row of x"),
+    ]
+    for keywords, error, message in wrong:
+        with pytest.raises(error, match=message):
+            map_pieces(lambda x, mask: jnp.sum(x), x, **keywords)
+    for bad in (x[::-1], np.array([0, np.nan, 2])):
+        with pytest.raises(ValueError, match="not ascending|NaN"):
+            map_pieces(lambda x, mask: jnp.sum(x), bad, edges=[0, 1])
+    with pytest.raises(ValueError, match="same number of rows"):
+        map_pieces(total, x, x[:5], size=3)
+    with pytest.raises(ValueError, match="no rows"):
+        map_pieces(total, x[:0], size=3)
+    with pytest.raises(TypeError, match="takes numbers, got an array of dtype datetime64"):
+        map_pieces(total, x.astype("datetime64[s]"), size=3)
+    with pytest.raises(TypeError, match="must be a function"):
+        map_pieces(3, x, size=3)
+    with pytest.raises(TypeError, match="selects with a boolean mask"):
+        map_pieces(lambda x, mask: jnp.sum(x[mask]), x, size=3)
+    with pytest.raises(TypeError, match="it gets one piece of each array and the mask"):
+        map_pieces(lambda x: jnp.sum(x), x, size=3)
+    with pytest.raises(ValueError, match="returned no array"):
+        map_pieces(lambda x, mask: None, x, size=3)
