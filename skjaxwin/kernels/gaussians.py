@@ -57,6 +57,9 @@ def standardise(weights: Any, means: Any, covariances: Any, covariance_type: str
     weights = weights / jnp.sum(weights)
     # Constants of a transformation under which the result does not change need no derivative.
     means = means - lax.stop_gradient(weights @ means)
+    if covariance_type in ("full", "tied"):
+        # Factorisations read one triangle; derivatives belong to both.
+        covariances = (covariances + jnp.swapaxes(covariances, -1, -2)) / 2
     kind, inflation = covariance_type, jnp.ones((), means.dtype)
     if kind == "tied":
         factor = precision_factor(covariances[None])[0]
