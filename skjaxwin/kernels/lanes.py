@@ -19,9 +19,11 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
+from skjaxwin.kernels.lane_rows import Moves, lay_out
 from skjaxwin.kernels.lane_state import deviation, exact_state
 from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.ranges import range_products
+from skjaxwin.kernels.shapes import aligned_empty
 
 __all__ = ["LaneFit", "fit_lanes", "lanes_at_once"]
 
@@ -29,6 +31,8 @@ _STEPS = 416
 # Lanes shorter than this do not pay for their exact start.
 _USUAL_STEPS = 400
 _FEWEST = 8
+# Below so many features two calls at a time would wait for each other more than they compute.
+_SIDE_BY_SIDE_FROM = 5
 # How often the size of the inverse is measured on the way.
 _SAMPLED = 16
 # Relative to the size that a coefficient can have, given the spread of the data.
@@ -120,70 +124,42 @@ def fit_lanes(
     leaving = bool((starts != starts[0]).any())
 
     exact = range_products(X, y, weight, starts[edge], stops[edge])
+    layout = _layout(k, m, errors)
     key = ("lanes", side, k, m, weight is not None, fit_intercept, errors, leaving)
     compiled = compiling.cached(
         key,
         lambda: compiling.kernel(_make(k, m, side, fit_intercept, errors, leaving), "fit_lanes", quick_compile=False),
     )
     root = None if weight is None else np.sqrt(weight)
-    arrive, leave = _moves(stops), _moves(starts)
-
-    def rows_of(lane: np.ndarray) -> Any:
-        window = np.arange(steps + 1, dtype=np.int32)[:, None] + (lane * steps).astype(np.int32)
-        np.minimum(window, n_windows, out=window)  # n_windows: no window
-        window[0] = n_windows  # a lane starts with its first window done
-        new = _slice(X, y, root, arrive[window], side)
-        return new, _slice(X, y, root, leave[window], side) if leaving else None
-
-    lows = range(0, n_lanes, side)
-    lanes = {low: np.minimum(np.arange(low, low + side), n_lanes - 1) for low in lows}
-    rows = {low: rows_of(lane) for low, lane in lanes.items()}
+    arrive, leave = Moves.of(stops), Moves.of(starts) if leaving else None
 
     @np.errstate(all="ignore")  # what is not finite misses the tolerance
     def one_call(job: tuple[int, int]) -> None:
         candidate, low = job
         alpha, fit = float(alphas[candidate]), whole.view((candidate, slice(first, None)))
-        state = exact_state(exact.take(lanes[low]), k, alpha, fit_intercept)
-        truth = exact_state(exact.take(lanes[low] + 1), k, alpha, fit_intercept, basis=(state.origin, state.unit))
-        new, old = rows[low]
+        lane = np.minimum(np.arange(low, low + side), n_lanes - 1)
+        state = exact_state(exact.take(lane), k, alpha, fit_intercept)
+        truth = exact_state(exact.take(lane + 1), k, alpha, fit_intercept, basis=(state.origin, state.unit))
+        new, old = (
+            None if moves is None else lay_out(X, y, root, moves, lane, steps, _STEPS, state.origin, state.unit)
+            for moves in (arrive, leave)
+        )
+        # Room for the results comes from outside: what fills it in the kernel would be shared out among threads.
+        room = {name: aligned_empty((side, _STEPS, *shape), X.dtype) for name, shape in layout.items()}
         penalty, n_steps = np.float64(alpha), np.int32(steps + 1)
-        out, end = compiling.run(compiled, new, old, state, truth.gram, penalty, n_steps, dtype=np.float64)
+        out, end = compiling.run(compiled, new, old, room, state, truth.gram, penalty, n_steps, dtype=np.float64)
         _collect(fit, out, low, steps, side, n_windows)
         real = np.arange(low, min(low + side, n_lanes))
         error = deviation(truth, end)[: len(real)]
         for i, bad in zip(real, ~(error <= _TOLERANCE), strict=True):  # NaN is bad, too
             fit.good[i * steps : (i + 1) * steps] = not bad
 
-    for _ in compiling.run_many(one_call, [(i, low) for low in lows for i in range(len(alphas))]):
+    jobs = [(i, low) for low in range(0, n_lanes, side) for i in range(len(alphas))]
+    for _ in compiling.run_many(one_call, jobs, exclusive=k < _SIDE_BY_SIDE_FROM):
         pass
     parts = None if whole.parts is None else {name: np.moveaxis(part, 0, 1) for name, part in whole.parts.items()}
     coef, intercept = np.moveaxis(whole.coef, 0, 1), np.moveaxis(whole.intercept, 0, 1)
     return LaneFit(whole.good.T, coef, intercept, whole.condition.T, parts)
-
-
-def _moves(bounds: np.ndarray) -> np.ndarray:
-    """Return the row that each window's bound moves over; -1 for none, and once more at the end."""
-    moves = np.full(len(bounds) + 1, -1, np.int32)
-    np.subtract(bounds[1:], 1, out=moves[1:-1], where=bounds[1:] > bounds[:-1], casting="unsafe")
-    return moves
-
-
-def _slice(X: np.ndarray, y: np.ndarray, root: np.ndarray | None, rows: np.ndarray, side: int) -> Any:
-    """Cut out the rows that one call needs, always as many, and number them anew."""
-    size = side * _STEPS
-    low = int(rows.min(where=rows >= 0, initial=len(X)))
-    low = max(min(low, len(X) - size), 0)
-    index = np.full((_STEPS, side), -1, np.int32)
-    np.subtract(rows, low, out=index[: len(rows)], where=rows >= 0)
-
-    def cut(array: np.ndarray | None) -> np.ndarray | None:
-        if array is None or len(array) - low >= size:
-            return None if array is None else array[low : low + size]
-        padded = np.zeros((size, *array.shape[1:]))
-        padded[: len(array) - low] = array[low:]
-        return padded
-
-    return cut(X), cut(y), cut(root), index
 
 
 def _empty(size: tuple[int, int], first: int, k: int, m: int, errors: bool) -> LaneFit:
@@ -223,22 +199,11 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
     """
     p = k + fit_intercept
 
-    def advance(new: Any, old: Any, start: Any, gram: Any, alpha: Any, steps: Any) -> Any:
+    def advance(new: Any, old: Any, room: Any, start: Any, gram: Any, alpha: Any, steps: Any) -> Any:
         unit = 1 / start.unit
         penalty = alpha * unit[:k] ** 2
 
-        def lay_out(part: Any) -> Any:
-            """Return all rows times the roots of their weights, lanes last: those roots, and the columns.
-
-            Once for all steps: a gather inside the loop would be shared out among threads in every step.
-            """
-            X, y, root, index = part
-            at = jnp.maximum(index, 0)
-            own = jnp.where(index >= 0, 1.0 if root is None else root[at], 0.0)
-            columns = jnp.concatenate([jnp.moveaxis(X[at], 2, 1), jnp.moveaxis(y[at], 2, 1)], axis=1)
-            return own, (columns - start.origin) * (unit * own[:, None])
-
-        series = [lay_out(part) for part in ((new, old) if leaving else (new,))]
+        series = (new, old) if leaving else (new,)
 
         def design(row: Any) -> list[Any]:
             return [row[0]] * fit_intercept + [row[1][j] for j in range(k)]
@@ -305,7 +270,6 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
             return found
 
         dtype = start.inverse.dtype
-        out = {name: jnp.zeros((side, _STEPS, *shape), dtype) for name, shape in _layout(k, m, errors).items()}
         # Kept for itself: reading it out of the new inverse makes the compiler compute that twice.
         diagonal = jnp.stack([start.inverse[j, j] for j in range(p)])
         state = (
@@ -318,12 +282,14 @@ def _make(k: int, m: int, side: int, fit_intercept: bool, errors: bool, leaving:
             start.second,
             jnp.ones(side, dtype),
             jnp.full((m, side), jnp.inf, dtype),
-            out,
+            room,
         )
 
         def stretch(i: Any, state: Any) -> Any:
             trace, state = state
-            trace = jnp.maximum(trace, jnp.sum(state[0] * gram, axis=(0, 1)))
+            # Over one axis at a time: a sum over both is done by a library with threads of its own.
+            whole = functools.reduce(jnp.add, [state[0][j] * gram[j] for j in range(p)])
+            trace = jnp.maximum(trace, functools.reduce(jnp.add, [whole[j] for j in range(p)]))
             return trace, lax.fori_loop(i * _SAMPLED, jnp.minimum((i + 1) * _SAMPLED, steps), step, state)
 
         stretches = (steps + _SAMPLED - 1) // _SAMPLED
