@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import jax
@@ -120,7 +121,7 @@ def test_five_ranges_of_a_sine_in_one_compiled_function(n, compiled):
         other[0].block_until_ready()
         assert len(compiled) - before == 1
     rows = np.searchsorted(x, edges[:-1]).tolist() + [n]
-    for k, (i, j) in enumerate(zip(rows[:-1], rows[1:], strict=True)):
+    for k, (i, j) in enumerate(itertools.pairwise(rows)):
         assert counts[k] == j - i
         np.testing.assert_array_equal(x_windows[k][masks[k]], x[i:j])
         np.testing.assert_array_equal(y_windows[k][masks[k]], y[i:j])

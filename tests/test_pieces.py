@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -58,7 +59,7 @@ def test_stitched_results_are_those_of_the_whole_signal(n, halo, batch_size):
 def test_edges_cut_by_value(edges, seed):
     x = np.sort(np.random.default_rng(seed).integers(0, 40, 64)) / 4  # with ties, some on the edges
     edges = np.sort(edges) / 4
-    inside = [(x >= a) & (x < b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    inside = [(x >= a) & (x < b) for a, b in itertools.pairwise(edges)]
     if not np.any(inside):
         with pytest.raises(ValueError, match="No row of x lies between the edges"):
             map_pieces(total, x, x, edges=edges)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 
-import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
-from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.cluster import KMeans
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils import estimator_checks as checks
 

@@ -23,6 +23,8 @@ __all__ = ["Cuts", "run_pieces"]
 
 # As for windows: batches the size of a core's cache run fastest.
 _BATCH_BYTES = 4 * 2**20
+# Of all intermediate results, most of which the compiler never keeps.
+_TRACED_BYTES = 128 * 2**20
 _MAX_BATCH = 4096
 _CALLED_WITH = "it gets one piece of each array and the mask of shape (width,), True for rows of the signal"
 
@@ -98,9 +100,7 @@ def run_pieces(
     if stitch:
         _check_rows(traced.result, cuts.width, what)
     if batch_size is None:
-        own = traced.bytes + sum(cuts.width * array[:1].nbytes for array in arrays)
-        batch_size = 1 << max(int(_BATCH_BYTES // max(own, 1)), 1).bit_length() - 1
-        batch_size = min(batch_size, _MAX_BATCH, bucket(n_pieces, minimum=1))
+        batch_size = min(_batch_size(arrays, traced, cuts.width), bucket(n_pieces, minimum=1))
     compiled = compiling.cached(
         ("map_pieces", key, signature, cuts.width, dtype.str, batch_size, exclusive),
         lambda: _make(function, cuts.width, exclusive),
@@ -134,6 +134,14 @@ def _look_at(
     if not jax.tree_util.tree_leaves(traced.result):
         raise ValueError(f"{what} returned no array; it must return an array, or a tuple or dict of arrays.")
     return traced, lapack_can_block(traced.primitives)
+
+
+def _batch_size(arrays: list[np.ndarray], traced: Traced, width: int) -> int:
+    """Return the power of two of pieces that keeps both what goes in and out, and temporary memory, small."""
+    moved = sum(width * array[:1].nbytes for array in arrays)
+    moved += sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(traced.result))
+    most = min(_BATCH_BYTES // max(moved, 1), _TRACED_BYTES // max(traced.bytes, 1), _MAX_BATCH)
+    return 1 << (max(most, 1).bit_length() - 1)
 
 
 def _check_rows(result: Any, width: int, what: str) -> None:

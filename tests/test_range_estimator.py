@@ -1,0 +1,351 @@
+"""RangeEstimator, range_scorer and interval_grid, and searches for a range."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from imblearn.pipeline import make_pipeline as imbalanced_pipeline
+from sklearn import config_context
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.cluster import KMeans
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.exceptions import FitFailedWarning
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit, cross_val_score, cross_validate
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skjaxwin import (
+    RangeEstimator,
+    RollingJaxEstimator,
+    SubsetSampler,
+    SubsetTransformer,
+    count_compiles,
+    interval_grid,
+    models,
+    range_scorer,
+)
+
+FOLDS = KFold(5, shuffle=True, random_state=0)
+RANGES = interval_grid([0.0, 30.0, 60.0, 99.9], widths=[30.0])
+
+
+@pytest.fixture(scope="module")
+def signal():
+    """One law in [30, 60), another outside; 2000 points in no order."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 100, 2000)
+    inside = (x >= 30) & (x < 60)
+    y = np.where(inside, 2 * x - 50, 20 * np.sin(x) + 5) + rng.normal(size=2000)
+    return np.column_stack([x, rng.normal(size=2000)]), y, inside
+
+
+@pytest.fixture(scope="module")
+def spectra():
+    """120 spectra of 160 channels, of which channels 60 to 79 know the target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 160))
+    y = rng.normal(size=120)
+    X[:, 60:80] += np.outer(y, np.hanning(22)[1:-1])
+    return X, y
+
+
+MODELS = [
+    Ridge(),
+    LinearRegression(),
+    KNeighborsRegressor(),
+    PLSRegression(1),
+    make_pipeline(StandardScaler(), Ridge()),  # takes no sample_weight: the scaler, too, must see the range alone
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_fits_and_scores_what_the_estimator_does_on_the_rows_alone(model, signal):
+    X, y, inside = signal
+    ranged = RangeEstimator(model, 30, 60).fit(X, y)
+    alone = clone(model).fit(X[inside], y[inside])
+    np.testing.assert_allclose(ranged.predict(X), alone.predict(X), rtol=1e-8, atol=1e-8)
+    assert ranged.score(X, y) == pytest.approx(alone.score(X[inside], y[inside]), rel=1e-10)
+    assert ranged.mask(X).tolist() == inside.tolist()
+    assert is_regressor(ranged) and not is_classifier(ranged)
+
+
+def test_weights_are_multiplied_and_reach_the_score(signal):
+    X, y, inside = signal
+    weight = np.random.default_rng(2).integers(0, 3, len(y)).astype(float)
+    ranged = RangeEstimator(Ridge(), [30, 50], [40, 60]).fit(X, y, sample_weight=weight)
+    rows = inside & ~((X[:, 0] >= 40) & (X[:, 0] < 50))
+    alone = Ridge().fit(X[rows], y[rows], sample_weight=weight[rows])
+    np.testing.assert_allclose(ranged.predict(X), alone.predict(X))
+    expected = alone.score(X[rows], y[rows], sample_weight=weight[rows])
+    assert ranged.score(X, y, sample_weight=weight) == pytest.approx(expected)
+    scorer = range_scorer("neg_median_absolute_error")
+    expected = get_scorer("neg_median_absolute_error")(alone, X[rows], y[rows], sample_weight=weight[rows])
+    assert scorer(ranged, X, y, sample_weight=weight) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="weights are all zero in the range"):
+        RangeEstimator(Ridge(), 30, 60).fit(X, y, sample_weight=~inside)
+    with pytest.raises(TypeError, match=r"KNeighborsRegressor.fit takes none"):
+        RangeEstimator(KNeighborsRegressor(), 30).fit(X, y, sample_weight=weight)
+
+
+def test_an_estimator_gets_weights_of_the_whole_shape(signal):
+    """What is compiled for a shape is compiled once for all ranges."""
+    seen = []
+
+    class Spy(Ridge):
+        def fit(self, X, y, sample_weight=None):
+            seen.append((X.shape, None if sample_weight is None else int(np.sum(sample_weight))))
+            return super().fit(X, y, sample_weight)
+
+    X, y, inside = signal
+    for start, stop in [(30, 60), (None, None)]:
+        RangeEstimator(Spy(), start, stop).fit(X, y)
+    assert seen == [(X.shape, inside.sum()), (X.shape, None)]
+
+
+def test_classifier_and_unsupervised(signal):
+    X, _, inside = signal
+    labels = np.where(inside, X[:, 1] > 0, X[:, 1] < 0).astype(int)
+    ranged = RangeEstimator(LogisticRegression(tol=1e-10), 30, 60).fit(X, labels)
+    alone = LogisticRegression(tol=1e-10).fit(X[inside], labels[inside])
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        np.testing.assert_allclose(getattr(ranged, method)(X), getattr(alone, method)(X), atol=1e-4)
+    assert is_classifier(ranged) and ranged.classes_.tolist() == [0, 1]
+    assert ranged.score(X, labels) == alone.score(X[inside], labels[inside]) > 0.95
+    assert not hasattr(RangeEstimator(Ridge()), "predict_proba") and not hasattr(RangeEstimator(Ridge()), "classes_")
+    clusters = RangeEstimator(KMeans(2, n_init=1, random_state=0), 30, 60).fit(X)
+    assert clusters.estimator_.cluster_centers_[:, 0].min() > 30
+    assert clusters.score(X) == pytest.approx(clusters.estimator_.score(X[inside]))
+
+
+@pytest.mark.parametrize(
+    "model", [LinearRegression(), RollingJaxEstimator(models.Linear(), step=2000)], ids=["scikit-learn", "own"]
+)
+def test_search_finds_the_range_in_which_the_law_holds(model, signal):
+    X, y, _ = signal
+    search = GridSearchCV(RangeEstimator(model), RANGES, cv=FOLDS, error_score="raise").fit(X, y)
+    assert (search.best_params_["start"], search.best_params_["stop"]) == (30, 60)
+    assert search.best_score_ > 0.98
+    np.testing.assert_allclose(search.predict([[40.0, 0.0]]), [30], atol=0.5)
+    with count_compiles() as compiles:
+        again = GridSearchCV(RangeEstimator(model), RANGES, cv=FOLDS, scoring=range_scorer("r2")).fit(X, y)
+    assert compiles.count == 0
+    np.testing.assert_allclose(again.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"])
+
+
+def test_a_sampler_filters_training_rows_only_and_search_is_misled(signal):
+    X, y, inside = signal
+    pipeline = imbalanced_pipeline(SubsetSampler(30, 60), LinearRegression()).fit(X, y)
+    alone = LinearRegression().fit(X[inside], y[inside])
+    np.testing.assert_allclose(pipeline.predict(X), alone.predict(X))
+    assert pipeline.score(X, y) == pytest.approx(alone.score(X, y))  # of every row
+    np.testing.assert_array_equal(pipeline[0].sample_indices_, np.flatnonzero(inside))
+    prefixed = interval_grid([0.0, 30.0, 60.0, 99.9], widths=[30.0], prefix="subsetsampler__")
+    search = GridSearchCV(pipeline, prefixed, cv=FOLDS).fit(X, y)
+    assert search.best_params_["subsetsampler__start"] != 30
+
+
+@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame])
+def test_dataframes_go_through(container, signal):
+    X, y, inside = signal
+    frame = container({"x": X[:, 0], "z": X[:, 1]})
+    kind = pd.Series if container is pd.DataFrame else pl.Series
+    ranged = RangeEstimator(Ridge(), 30, 60, column="x").fit(frame, kind(y))
+    assert ranged.feature_names_in_.tolist() == ranged.estimator_.feature_names_in_.tolist() == ["x", "z"]
+    alone = Ridge().fit(X[inside], y[inside])
+    np.testing.assert_allclose(ranged.predict(frame), alone.predict(X))
+    assert ranged.score(frame, kind(y)) == pytest.approx(alone.score(X[inside], y[inside]))
+    kept, labels = SubsetSampler(30, 60, column="x").fit_resample(frame, kind(y))
+    assert type(kept) is container and type(labels) is kind and len(kept) == len(labels) == inside.sum()
+
+
+def test_dates_reach_an_estimator_that_takes_them():
+    day = pd.date_range("2024-01-01", periods=200)
+    z = np.random.default_rng(0).normal(size=200)
+    y = np.where(day < "2024-04-01", z, -3 * z)
+    frame = pd.DataFrame({"day": day, "z": z})
+    rolling = RollingJaxEstimator(models.Linear(), time="day", step=200)
+    ranged = RangeEstimator(rolling, "2024-04-01", column="day").fit(frame, y)
+    assert ranged.estimator_.coef_ == pytest.approx([-3])
+
+
+def test_folds_without_rows_in_range():
+    X, y = np.arange(100.0)[:, None], np.arange(100.0)
+    ranged = RangeEstimator(LinearRegression(), 90)
+    with pytest.raises(ValueError, match=r"No row lies in \[90, ...\); X has 20 sample.* from 0.0 to 19.0"):
+        cross_val_score(ranged, X, y, cv=TimeSeriesSplit(4), error_score="raise")
+    fitted = ranged.fit(X, y)
+    with pytest.raises(ValueError, match="No row lies in"):
+        fitted.score(X[:50], y[:50])
+    with pytest.raises(ValueError, match="every fold needs rows in range"):
+        range_scorer("r2")(fitted, X[:50], y[:50])
+
+
+def test_bad_combinations_are_reported_by_the_search(spectra):
+    X, y = spectra
+    for search in (
+        GridSearchCV(RangeEstimator(Ridge()), {"start": [-1, 0.5, 900], "stop": [0.0, 900]}, cv=2),
+        GridSearchCV(
+            make_pipeline(SubsetTransformer(axis=1), Ridge()),
+            {"subsettransformer__start": [0, 80, 200], "subsettransformer__stop": [40, 160]},
+            cv=2,
+        ),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            search.fit(X, y)
+        scores = search.cv_results_["mean_test_score"]
+        assert np.isnan(scores).sum() == 3 and np.isfinite(search.best_score_)
+        (failed,) = [str(w.message) for w in caught if w.category is FitFailedWarning]
+        assert "is not below stop=" in failed
+
+
+@pytest.mark.parametrize("output", ["mask", "crop", "pad"])
+def test_search_finds_the_band_of_a_spectrum(output, spectra):
+    X, y = spectra
+    pipeline = make_pipeline(SubsetTransformer(axis=1, output=output), PLSRegression(1))
+    bounds = range(0, 161, 20)  # ranges of eight widths
+    pairs = [(start, stop) for start in bounds for stop in bounds if start < stop]
+    candidates = [{"subsettransformer__start": [start], "subsettransformer__stop": [stop]} for start, stop in pairs]
+    candidates += interval_grid(range(160), widths=[10, 25], prefix="subsettransformer__")
+    assert len(candidates) >= 40
+    search = GridSearchCV(pipeline, candidates, cv=3, error_score="raise").fit(X, y)
+    best = search.best_params_
+    assert (best["subsettransformer__start"], best["subsettransformer__stop"]) == (60, 80)
+    assert search.best_score_ > 0.8
+
+
+def test_search_over_a_masked_spectrum_compiles_nothing_after_the_first_fit(spectra):
+    X, y = spectra
+    rolling = RollingJaxEstimator(models.Linear(alpha=1.0), step=120, capacity=128)
+    pipeline = make_pipeline(SubsetTransformer(axis=1), rolling)
+    X = X[:, 40:100]
+    candidates = interval_grid(range(60), widths=[20, 15, 7, 3], prefix="subsettransformer__")
+    candidates += interval_grid(range(60), widths=[20], step=4, prefix="subsettransformer__")
+    assert len(candidates) >= 40
+    clone(pipeline).fit(X, y).predict(X)
+    with count_compiles() as compiles:
+        search = GridSearchCV(pipeline, candidates, cv=3, error_score="raise").fit(X, y)
+    assert compiles.count == 0
+    best = search.best_params_
+    # The band's outermost channels hardly know the target.
+    assert 15 <= best["subsettransformer__start"] <= 24 and 35 <= best["subsettransformer__stop"] <= 45
+
+
+def test_scorer_in_a_pipeline_and_with_other_estimators(signal):
+    X, y, inside = signal
+    pipeline = make_pipeline(StandardScaler(with_mean=False, with_std=False), RangeEstimator(Ridge(), 30, 60)).fit(X, y)
+    expected = get_scorer("neg_max_error")(pipeline, X[inside], y[inside])
+    scorer = pickle.loads(pickle.dumps(range_scorer("neg_max_error")))
+    assert scorer(pipeline, X, y) == expected
+    own = range_scorer(lambda estimator, X, y: float(len(X)))
+    assert own(pipeline, X, y) == inside.sum()
+    several = {"r2": range_scorer("r2"), "rows": own}
+    assert set(cross_validate(pipeline, X, y, scoring=several, cv=2)) >= {"test_r2", "test_rows"}
+    with pytest.raises(TypeError, match="got a?.*Ridge"):
+        scorer(Ridge().fit(X, y), X, y)
+    with pytest.raises(TypeError, match="must be the name of a scorer"):
+        range_scorer(["r2"])(pipeline, X, y)
+    assert "neg_max_error" in repr(scorer)
+
+
+def test_metadata_routing_of_weights(signal):
+    X, y, inside = signal
+    weight = np.random.default_rng(3).integers(1, 4, len(y)).astype(float)
+    with config_context(enable_metadata_routing=True):
+        ranged = RangeEstimator(Ridge(), 30, 60).set_fit_request(sample_weight=True)
+        ranged.set_score_request(sample_weight=True)
+        by_score = cross_validate(ranged, X, y, params={"sample_weight": weight}, cv=FOLDS)["test_score"]
+        scorer = range_scorer("r2").set_score_request(sample_weight=True)
+        by_scorer = cross_validate(ranged, X, y, params={"sample_weight": weight}, cv=FOLDS, scoring=scorer)
+        pipeline = make_pipeline(SubsetTransformer(), ranged)
+        piped = pipeline.fit(X, y, sample_weight=weight).predict(X)
+    expected = []
+    for train, test in FOLDS.split(X):
+        train, test = train[inside[train]], test[inside[test]]
+        alone = Ridge().fit(X[train], y[train], sample_weight=weight[train])
+        expected.append(alone.score(X[test], y[test], sample_weight=weight[test]))
+    alone = Ridge().fit(X[inside], y[inside], sample_weight=weight[inside])
+    np.testing.assert_allclose(piped, alone.predict(X))
+    np.testing.assert_allclose(by_score, expected)
+    np.testing.assert_allclose(by_scorer["test_score"], expected)
+
+
+def test_parameters_and_errors(signal):
+    X, y, _ = signal
+    for bounds in (np.float64(30), [30.0], np.array([30.0])):
+        made = RangeEstimator(Ridge(), bounds, None if np.ndim(bounds) == 0 else [None])
+        assert made.start is bounds
+        again = pickle.loads(pickle.dumps(clone(made).fit(X, y)))
+        np.testing.assert_array_equal(again.predict(X), clone(made).fit(X, y).predict(X))
+        assert made.set_params(estimator__alpha=5.0).estimator.alpha == 5
+    assert RangeEstimator(Ridge()).get_params()["estimator__alpha"] == 1.0
+    with pytest.raises(ValueError, match="'estimator' parameter"):
+        RangeEstimator(5).fit(X, y)
+    with pytest.raises(TypeError, match="is a class; pass an instance"):
+        RangeEstimator(Ridge).fit(X, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        RangeEstimator(Ridge()).fit(X, y[:5])
+    holes = X.copy()
+    holes[3, 0] = np.nan
+    with pytest.raises(ValueError, match=r"coordinate \(0\) column contains NaN"):
+        RangeEstimator(Ridge(), 30).fit(holes, y)
+    assert "RangeEstimator" in RangeEstimator(Ridge())._repr_html_()
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=30), st.data())
+def test_intervals_cover_each_coordinate_once(values, data):
+    x = np.array(values) / data.draw(st.sampled_from([1, 10]))
+    distinct = len(np.unique(x))
+    n = data.draw(st.integers(1, distinct))
+    width = data.draw(st.sampled_from([0.1, 0.3, 1.0, 7.0, 200.0]))
+    by_count, by_width = interval_grid(x, n), interval_grid(x, widths=width)
+    assert len(by_count) == n
+    for grid in (by_count, by_width):
+        masks = []
+        for candidate in grid:
+            (start,), (stop,) = candidate["start"], candidate["stop"]
+            masks.append((x >= start) & (stop is None or x < stop))
+        assert np.sum(masks, axis=0).tolist() == [1] * len(x)
+        assert np.any(masks, axis=1).all()
+    sizes = [len(np.unique(x[(x >= c["start"][0]) & (c["stop"][0] is None or x < c["stop"][0])])) for c in by_count]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_intervals_of_several_widths_steps_and_dates():
+    def bounds(*args, **keywords):
+        return [(c["start"][0], c["stop"][0]) for c in interval_grid(*args, **keywords)]
+
+    assert bounds(range(6), widths=[4, 3]) == [(0, 4), (4, None), (0, 3), (3, None)]
+    assert bounds(range(6), widths=3, step=2) == [(0, 3), (2, 5), (4, None)]
+    assert bounds([5, 1, 1, 3], 2) == [(1, 5), (5, None)]
+    days = np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]")
+    assert bounds(days, widths=np.timedelta64(2, "D")) == [(days[0], days[2]), (days[2], None)]
+    assert bounds(days, 2) == [(days[0], days[2]), (days[2], None)]
+    assert interval_grid([1.0], 1, prefix="a__") == [{"a__start": [1.0], "a__stop": [None]}]
+    for arguments, keywords, message in [
+        (([1, 2],), {}, "either n"),
+        (([1, 2], 1), {"widths": 1}, "either n"),
+        (([1, 2], 3), {}, "n=3 must be an integer from 1 to 2"),
+        (([1, 2], 1.5), {}, "n=1.5"),
+        (([1, 2], 1), {"step": 1}, "step goes with widths"),
+        (([1, 2],), {"widths": 0}, "positive"),
+        (([1, 2],), {"widths": np.nan}, "positive"),
+        (([1, 2],), {"widths": 1, "step": -1}, "step must be positive"),
+        ((days,), {"widths": 1}, "timedeltas"),
+        (([1, 2],), {"widths": np.timedelta64(1, "D")}, "positive numbers"),
+        (([0.0, 1e9],), {"widths": 1e-3}, "larger step"),
+        (([],), {"n": 1}, "empty"),
+        (([1, np.nan], 1), {}, "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            interval_grid(*arguments, **keywords)
