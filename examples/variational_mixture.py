@@ -1,7 +1,7 @@
 """Variational inference with a mixture: fit q to an unnormalised density by maximising E_q[log target] + H(q).
 
 The entropy H(q) of a Gaussian mixture has no closed form, and Jensen's bound commonly stands in for it. Here the
-objective takes the Legendre series instead: deterministic and differentiable, with an error that the order controls. The
+objective takes the Legendre series instead: deterministic, differentiable, and better the higher the order. The
 target is a two-dimensional "banana" whose normalising constant is known, so every result can be judged by its true
 ELBO, of which 0 would be perfect. The order matters: at 6 the optimiser makes use of the series' error and ends up
 behind Jensen's bound, at 10 it is ahead of it, and quasi-Monte Carlo is a little better still.
