@@ -12,7 +12,15 @@ import sys
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 AGAINST_BLAS = ("growing_window", "grid_search", "walk_forward")
-AGAINST_COMPILED = ("linear_windows", "window_moments", "window_exactness", "ridge_grid", "memory", "mixture_entropy")
+AGAINST_COMPILED = (
+    "linear_windows",
+    "window_moments",
+    "window_exactness",
+    "ridge_grid",
+    "memory",
+    "mixture_entropy",
+    "subset",
+)
 PASSES = (
     ("BLAS threads: 1", "1", AGAINST_BLAS),
     ("BLAS threads: default", None, AGAINST_BLAS),

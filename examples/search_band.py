@@ -59,9 +59,8 @@ def search_rows():
     folds = KFold(5, shuffle=True, random_state=0)
     search = GridSearchCV(RangeEstimator(LinearRegression()), ranges, cv=folds).fit(x[:, None], y)
     best = search.best_params_
-    print(
-        f"{len(ranges)} ranges of rows: the law holds in [{best['start']}, {best['stop']}), R2 = {search.best_score_:.3f}"
-    )
+    found = f"[{best['start']}, {best['stop']}), R2 = {search.best_score_:.3f}"
+    print(f"{len(ranges)} ranges of rows: the law holds in {found}")
     assert (best["start"], best["stop"]) == (30, 60)
 
 
