@@ -1,0 +1,273 @@
+"""models.GaussianMixture: a mixture in every window, labels aligned, nothing from the future, and entropies."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.mixture import GaussianMixture
+from sklearn.utils import estimator_checks
+from threadpoolctl import threadpool_limits
+
+from skjaxwin import RollingJaxEstimator, gaussian_mixture_entropy, models, walk_forward_grid
+
+TYPES = ("full", "tied", "diag", "spherical")
+each_type = pytest.mark.parametrize("covariance_type", TYPES)
+NAMES = ("weights", "means", "covariances")
+
+
+def drifting(n=700, seed=0):
+    """Three regimes whose centres wander further than they are apart, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=n)
+    drift = 12 * np.arange(n) / n
+    centres = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
+    return centres[labels] + drift[:, None] + rng.normal(size=(n, 2)), labels
+
+
+X, LABELS = drifting()
+
+
+def rolling(n_components=3, window=100, min_periods=100, **model):
+    return RollingJaxEstimator(models.GaussianMixture(n_components, **model), window=window, min_periods=min_periods)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_blas_thread():
+    """Threads that wait for each other slow scikit-learn's small products down tenfold."""
+    with threadpool_limits(1):
+        yield
+
+
+def parameters(fitted, i):
+    return tuple(fitted.params_[name][i] for name in NAMES)
+
+
+def sklearn_from(start, data, covariance_type, **options):
+    """Return scikit-learn's fit from the given parameters."""
+    weights, means, covariances = start
+    precisions = np.linalg.inv(covariances) if covariance_type in ("full", "tied") else 1 / covariances
+    mixture = GaussianMixture(
+        len(weights),
+        covariance_type=covariance_type,
+        weights_init=weights,
+        means_init=means,
+        precisions_init=precisions,
+        **options,
+    )
+    return mixture.fit(data)
+
+
+@each_type
+def test_every_window_continues_the_one_before_as_scikit_learn_would(covariance_type):
+    fitted = rolling(covariance_type=covariance_type).fit(X[:160])
+    assert fitted.converged_.all()
+    for i in range(1, 61, 6):
+        rows = X[i : i + 100]
+        sklearns = sklearn_from(parameters(fitted, i - 1), rows, covariance_type)
+        for ours, name in zip(parameters(fitted, i), NAMES, strict=True):
+            np.testing.assert_allclose(ours, getattr(sklearns, f"{name}_"), rtol=1e-6, atol=1e-6)
+        assert fitted.n_iter_[i] == sklearns.n_iter_
+
+
+@each_type
+def test_the_first_window_is_a_good_start(covariance_type):
+    fitted = rolling(covariance_type=covariance_type, tol=1e-8, max_iter=1000).fit(X[:160])
+    best = GaussianMixture(3, covariance_type=covariance_type, n_init=5, random_state=0, tol=1e-8, max_iter=1000)
+    best.fit(X[:100])
+    ours, theirs = fitted.params_["means"][0], best.means_
+    np.testing.assert_allclose(ours[ours[:, 0].argsort()], theirs[theirs[:, 0].argsort()], atol=1e-3)
+
+
+def test_labels_stay_aligned_over_more_windows_than_a_call_takes():
+    data, labels = np.tile(X, (2, 1)), np.tile(LABELS, 2)
+    data[700:] += 12.0  # the drift goes on
+    fitted = rolling()
+    predicted = fitted.walk_forward_predict(data)
+    assert len(fitted.params_["means"]) == 1301
+    moves = np.abs(np.diff(fitted.params_["means"], axis=0))
+    assert moves.max() < 1.0  # centres are 6 apart
+    assert np.isnan(predicted[:100]).all()
+    agreement = [np.bincount(predicted[100:][labels[100:] == j].astype(int), minlength=3) for j in range(3)]
+    shares = np.stack(agreement) / np.sum(agreement, axis=1, keepdims=True)
+    assert sorted(shares.argmax(axis=1)) == [0, 1, 2]
+    assert (shares.max(axis=1) > 0.97).all()
+    # Nor does it matter how windows are put into calls: this one takes few at a time.
+    few = rolling().set_params(max_memory=2e4).fit(data)
+    for name in NAMES:
+        np.testing.assert_allclose(few.params_[name], fitted.params_[name], rtol=1e-9, atol=1e-9)
+
+
+def test_no_row_after_a_window_matters():
+    changed = X.copy()
+    changed[400:] = 1e3 * np.random.default_rng(0).normal(size=(300, 2))
+    before, after = rolling().fit(X), rolling().fit(changed)
+    for name in NAMES:
+        np.testing.assert_array_equal(before.params_[name][:301], after.params_[name][:301])
+        assert not np.allclose(before.params_[name][301], after.params_[name][301])
+
+
+@pytest.mark.parametrize("window", [80, "expanding"])
+def test_one_component_is_mean_and_covariance(window):
+    fitted = rolling(1, window=window, min_periods=60, reg_covar=0.0).fit(X[:200])
+    for start, stop, mean, covariance in zip(
+        fitted.window_starts_, fitted.window_stops_, fitted.params_["means"], fitted.params_["covariances"], strict=True
+    ):
+        rows = X[start:stop]
+        np.testing.assert_allclose(mean[0], rows.mean(axis=0), rtol=1e-10)
+        np.testing.assert_allclose(covariance[0], np.cov(rows.T, ddof=0), rtol=1e-9)
+
+
+def test_blocks_of_long_windows():
+    data = np.random.default_rng(3).normal(size=(2500, 6)) + 8 * (np.arange(2500) % 2)[:, None]
+    fitted = rolling(2, window="expanding", min_periods=2498, tol=1e-9).fit(data)
+    _, means, covariances = parameters(fitted, -1)
+    for k, own in zip(means[:, 0].argsort(), (data[::2], data[1::2]), strict=True):
+        np.testing.assert_allclose(means[k], own.mean(axis=0), atol=1e-6)
+        np.testing.assert_allclose(covariances[k], np.cov(own.T, ddof=0), atol=1e-5)
+
+
+def test_weights_and_half_lives_count_rows():
+    weight = np.random.default_rng(4).integers(0, 3, size=200).astype(float)
+    times = np.arange(200.0)
+    rows = np.repeat(np.arange(200), weight.astype(int))
+    options = {"time": 0, "window": 120.0, "min_periods": 50, "step": 25, "halflife": 60.0}
+    estimator = RollingJaxEstimator(models.GaussianMixture(2, tol=1e-10, max_iter=2000), **options)
+    data = np.column_stack([times, X[:200]])
+    weighted = estimator.fit(data, sample_weight=weight).params_
+    repeated = estimator.fit(data[rows]).params_
+    for name in NAMES:
+        np.testing.assert_allclose(weighted[name][-3:], repeated[name][-3:], rtol=1e-5, atol=1e-5)
+
+
+def test_offset_and_single_precision():
+    near = rolling(2).fit(X[:150]).params_
+    far = rolling(2).fit(X[:150] + 2.0**20).params_
+    np.testing.assert_allclose(far["means"] - 2.0**20, near["means"], atol=1e-6)
+    np.testing.assert_allclose(far["covariances"], near["covariances"], rtol=1e-6)
+    narrow = X[:150].astype(np.float32)
+    single, double = rolling(2).fit(narrow), rolling(2).fit(narrow.astype(np.float64))
+    np.testing.assert_array_equal(single.params_["means"], double.params_["means"])
+    assert single.predict(narrow).dtype == np.float32
+
+
+@each_type
+def test_predictions_are_the_most_probable_components(covariance_type):
+    fitted = rolling(covariance_type=covariance_type).fit(X[:130])
+    sklearns = GaussianMixture(3, covariance_type=covariance_type).fit(X[:50])
+    sklearns.weights_, sklearns.means_, sklearns.covariances_ = parameters(fitted, -1)
+    covariances = sklearns.covariances_
+    sklearns.precisions_cholesky_ = {
+        "full": lambda c: np.linalg.inv(np.linalg.cholesky(c)).swapaxes(1, 2),
+        "tied": lambda c: np.linalg.inv(np.linalg.cholesky(c)).T,
+    }.get(covariance_type, lambda c: 1 / np.sqrt(c))(covariances)
+    np.testing.assert_array_equal(fitted.predict(X), sklearns.predict(X))
+
+
+def test_a_window_without_a_fit_is_nan_and_the_next_one_starts_anew():
+    data = X[:300].copy()
+    data[120:180] = data[120]  # a window full of one row has no covariance
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        fitted = rolling(2, window=40, min_periods=40, reg_covar=0.0).fit(data)
+    bad = np.isnan(fitted.params_["weights"]).all(axis=1)
+    assert bad[120:141].all() and not bad[:60].any() and not bad[200:].any()
+    assert np.array_equal(bad, ~fitted.converged_)
+    with pytest.warns(ConvergenceWarning):
+        predicted = fitted.walk_forward_predict(data)
+    np.testing.assert_array_equal(np.isnan(predicted[40:]), bad[:-1])
+
+
+def test_a_grid_of_numbers_is_one_fit(compiled):
+    before = len(compiled)
+    grid = {"model__tol": [1e-2, 1e-6], "model__reg_covar": [1e-6, 0.5]}
+    found = walk_forward_grid(rolling(2), X[:200], param_grid=grid)
+    assert compiled[before:] == ["jit(fit_windows)"]
+    for candidate, params in zip(found.candidates, found.params, strict=True):
+        alone = rolling(2).set_params(**candidate).fit(X[:200])
+        np.testing.assert_allclose(params["means"], alone.params_["means"], rtol=1e-9, atol=1e-9)
+
+
+_features = itertools.count(7)
+
+
+def test_compiles(compiled):
+    data = np.random.default_rng(0).normal(size=(120, next(_features)))
+    before = len(compiled)
+    for n, options in ((80, {}), (120, {"tol": 1e-2, "reg_covar": 0.1, "max_iter": 7}), (99, {"order": 3})):
+        RollingJaxEstimator(models.GaussianMixture(**options), window=60, capacity=128).fit(data[:n]).predict(data)
+    assert compiled[before:] == ["jit(fit_windows)"]
+
+
+# Entropies.
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_entropy_path(covariance_type, compiled):
+    fitted = rolling(2, covariance_type=covariance_type, order=6).fit(X[:150])
+    before = len(compiled)
+    path = fitted.entropy_path_
+    assert path.entropy.shape == path.lower.shape == path.upper.shape == (51,)
+    assert len(compiled) - before == 1
+    assert len(path) == 51 and "order=6" in repr(path)
+    for i in (0, 20, 50):
+        info = gaussian_mixture_entropy(
+            *parameters(fitted, i), covariance_type=covariance_type, order=6, return_info=True
+        )
+        np.testing.assert_allclose([path.entropy[i], path.lower[i], path.upper[i]], info[:3], atol=1e-9)
+    assert fitted.entropy_path_ is path
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.entropy_path_.entropy, path.entropy)
+    assert fitted.fit(X[:140]).entropy_path_.entropy.shape == (41,)
+
+
+def test_entropy_path_of_windows_without_a_fit():
+    data = X[:200].copy()
+    data[50:110] = data[50]
+    with pytest.warns(ConvergenceWarning):
+        fitted = rolling(2, window=40, min_periods=40, reg_covar=0.0).fit(data)
+    bad = np.isnan(fitted.params_["weights"]).any(axis=1)
+    assert 0 < bad.sum() < len(bad)
+    np.testing.assert_array_equal(np.isnan(fitted.entropy_path_.entropy), bad)
+
+
+def test_entropy_path_is_there_for_mixtures_only():
+    linear = RollingJaxEstimator().fit(X[:50], X[:50, 0])
+    assert not hasattr(linear, "entropy_path_")
+    with pytest.raises(AttributeError, match=r"for models.GaussianMixture only; this model is Linear"):
+        _ = linear.entropy_path_
+    with pytest.raises(NotFittedError):
+        _ = rolling().entropy_path_
+    with pytest.raises(ValueError, match="terms"):
+        _ = RollingJaxEstimator(models.GaussianMixture(20, order=12), window=80).fit(X[:90]).entropy_path_.entropy
+
+
+# As an estimator.
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_estimators_pickle,
+        estimator_checks.check_dict_unchanged,
+        estimator_checks.check_fit_idempotent,
+        estimator_checks.check_sample_weight_equivalence_on_dense_data,
+        estimator_checks.check_methods_subset_invariance,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_scikit_learn(check):
+    check("RollingJaxEstimator", RollingJaxEstimator(models.GaussianMixture()))
+
+
+@pytest.mark.parametrize("bad", [{"n_components": 0}, {"covariance_type": "round"}, {"order": 21}, {"method": "best"}])
+def test_bad_parameters_are_named(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        RollingJaxEstimator(models.GaussianMixture(**bad)).fit(X)
+
+
+def test_too_few_rows_for_the_components():
+    with pytest.raises(ValueError, match=r"min_periods=9 \(what GaussianMixture needs\)"):
+        RollingJaxEstimator(models.GaussianMixture(3)).fit(X[:8])
