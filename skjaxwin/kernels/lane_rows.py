@@ -92,15 +92,16 @@ def lay_out(
     if plain:
         low = moves.before + int(lane[0]) * steps + 1
         some_own[:] = 1 if root is None else _side_by_side(root[low:, None], steps, plain)[:, 0]
-        some[:, :k], some[:, k:] = (_side_by_side(part[low:], steps, plain) for part in (X, y))
+        for part, of in ((X, slice(k)), (y, slice(k, c))):
+            np.subtract(_side_by_side(part[low:], steps, plain), origin[of, :plain], out=some[:, of])
     rest_own, rest = own[1 : steps + 1, plain:], columns[1 : steps + 1, :, plain:]
     if plain < side:
         row = moves.of_windows(np.arange(1, steps + 1)[:, None] + lane[plain:] * steps)
         at = np.maximum(row, 0)
         rest_own[:] = (row >= 0) if root is None else np.where(row >= 0, root[at], 0)
-        rest[:, :k], rest[:, k:] = (part[at].transpose(0, 2, 1) for part in (X, y))
+        for part, of in ((X, slice(k)), (y, slice(k, c))):
+            np.subtract(part[at].transpose(0, 2, 1), origin[of, plain:], out=rest[:, of])
     used = columns[1 : steps + 1]
-    used -= origin
     used *= 1 / unit
     if root is not None:
         used *= own[1 : steps + 1, None]
