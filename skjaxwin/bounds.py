@@ -56,10 +56,21 @@ def coordinate_values(column: Any, name: str) -> np.ndarray:
     TypeError
         If the column holds neither numbers nor dates.
     """
-    values = time_values(column, name)
-    raw = np.asarray(column)
-    if values.dtype.kind == "M" and raw.dtype.kind == "m":
-        return raw  # `time_values` makes dates of durations, which would let dates bound them
+    dtype = getattr(column, "dtype", None)
+    values = np.asarray(column)
+    if values.dtype.kind not in "fiumM" or (getattr(dtype, "kind", None) == "M" and not isinstance(column, np.ndarray)):
+        values = time_values(column, name)  # objects, and dates with a time zone
+    if values.ndim != 1:
+        raise ValueError(f"The {name} column must be 1-dimensional, got shape {values.shape}.")
+    if values.dtype.kind not in "iu":
+        missing = np.isnan(values) if values.dtype.kind == "f" else np.isnat(values)
+        if missing.any():
+            raise ValueError(
+                f"The {name} column contains NaN or NaT in {int(missing.sum())} place(s), the first being "
+                f"{int(np.argmax(missing))}; remove these points, each needs a coordinate."
+            )
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise ValueError(f"The {name} column contains infinity; coordinates must be finite.")
     if values.dtype.kind == "M" and np.datetime_data(values.dtype)[0] in ("Y", "M"):
         return values.astype("datetime64[D]")  # years and months have no fixed length
     return values

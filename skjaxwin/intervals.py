@@ -60,7 +60,7 @@ def interval_grid(
     >>> [(c["start"][0], c["stop"][0]) for c in interval_grid([0, 1, 2, 9], widths=[3, 8])]
     [(0, 3), (9, None), (0, 8), (8, None)]
     """
-    points = np.unique(coordinate_values(coordinates, "coordinates"))
+    points = np.unique(coordinate_values(coordinates, "coordinate"))
     if not len(points):
         raise ValueError("coordinates are empty; give at least one.")
     if (n is None) == (widths is None):
@@ -94,6 +94,8 @@ def _of_width(points: np.ndarray, width: Any, step: Any) -> list[tuple[Any, Any]
         raise ValueError(f"step={step!r} makes {ratio:.0f} intervals; take a larger step.")
     # Multiples of the step, which do not drift as sums would; one more than needed, should the ratio be rounded down.
     starts = points[0] + step * np.arange(int(ratio) + 2)
+    if points.dtype.kind == "f":
+        starts = starts.astype(points.dtype)  # so that bounds are not rounded once more when they are used
     intervals: list[tuple[Any, Any]] = []
     for i, start in enumerate(starts[:-1]):
         stop = starts[i + 1] if tiles else start + width

@@ -42,9 +42,9 @@ def column_coordinates(X: Any, coordinates: Any, n_columns: int) -> np.ndarray:
                 'coordinates="feature_names" needs a dataframe with columns named by numbers, got '
                 f"{type(X).__name__}; pass a dataframe, or the coordinates themselves."
             )
-        return coordinate_values(_from_names(list(X.columns)), "coordinates")
+        return coordinate_values(_from_names(list(X.columns)), "coordinate")
     # A copy: the array belongs to the user.
-    values = np.array(coordinate_values(coordinates, "coordinates"))
+    values = np.array(coordinate_values(coordinates, "coordinate"))
     if len(values) != n_columns:
         raise ValueError(f"coordinates hold {len(values)} values, but X has {n_columns} column(s); give one for each.")
     return values

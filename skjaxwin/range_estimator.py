@@ -102,7 +102,7 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.target_tags = deepcopy(inner.target_tags)
         tags.classifier_tags = deepcopy(inner.classifier_tags)
         tags.regressor_tags = deepcopy(inner.regressor_tags)
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        # The coordinate must be known, so X as a whole may not hold NaN; other columns may, if the estimator's may.
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RangeEstimator:

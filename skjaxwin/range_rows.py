@@ -22,13 +22,16 @@ class RangeRows:
     ----------
     X : ndarray or dataframe of shape (n_rows, n_columns)
         Of any dtype, not checked for missing values except in the coordinate column.
+    coordinates : ndarray of shape (n_rows,) or None
+        None where bounds are positions.
     masks : ndarray of bool of shape (n_ranges, n_rows)
     mask : ndarray of bool of shape (n_rows,)
         Their union.
     """
 
-    def __init__(self, X: Any, masks: np.ndarray) -> None:
+    def __init__(self, X: Any, coordinates: np.ndarray | None, masks: np.ndarray) -> None:
         self.X = X
+        self.coordinates = coordinates
         self.masks = masks
         self.mask: np.ndarray = np.logical_or.reduce(masks)
 
@@ -62,7 +65,7 @@ def rows_in_range(
     masks = position_masks(len(X), ranges) if coordinates is None else value_masks(coordinates, ranges)
     if empty == "raise":
         refuse_empty(masks, ranges, "row", coordinates=coordinates, each=False)
-    return RangeRows(X, masks)
+    return RangeRows(X, coordinates, masks)
 
 
 def _table(estimator: Any, X: Any, y: Any, reset: bool) -> Any:

@@ -37,7 +37,7 @@ def parse_ranges(start: Any, stop: Any) -> Ranges:
     """
     starts, stops = _listed(start, "start"), _listed(stop, "stop")
     if starts is None and stops is None:
-        return [(start, stop)]
+        return [(_scalar(start), _scalar(stop))]
     if starts is None or stops is None or len(starts) != len(stops):
         raise ValueError(
             f"start and stop must be two bounds, or two lists of equal length (None stands for no bound); got "
@@ -50,12 +50,16 @@ def parse_ranges(start: Any, stop: Any) -> Ranges:
 
 def _listed(bounds: Any, name: str) -> list[Any] | None:
     """Return a sequence of bounds as a list, None for a single bound."""
-    if isinstance(bounds, (str, bytes)) or not hasattr(bounds, "__len__"):
-        if np.ndim(bounds) == 0:
-            return None
-    elif np.ndim(bounds) > 1:
+    if np.ndim(bounds) == 0:
+        return None
+    if np.ndim(bounds) > 1:
         raise ValueError(f"{name} must be a bound or a flat list of bounds, got shape {np.shape(bounds)}.")
     return list(bounds)
+
+
+def _scalar(bound: Any) -> Any:
+    """Return an array without dimensions as the scalar in it."""
+    return bound[()] if isinstance(bound, np.ndarray) else bound
 
 
 def described(ranges: Ranges) -> str:

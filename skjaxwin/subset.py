@@ -167,7 +167,7 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
             if hasattr(self, name):
                 delattr(self, name)
         if self.axis == 0:
-            self._numbers(self._rows(X, reset=True, empty="raise").X)
+            self._numbers(self._rows(X, reset=True, empty="raise"))
         else:
             self._find_columns(X)
         return self
@@ -186,7 +186,7 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if self.axis == 0:
             rows = self._rows(X, reset=False)
-            values = self._numbers(rows.X, needs_all=True)
+            values = self._numbers(rows, needs_all=True)
             filled = np.where(rows.mask[:, None], values, self._fill(values.dtype))
             return np.column_stack([filled, rows.mask.astype(filled.dtype)]) if self.add_indicator else filled
         values = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan")
@@ -284,21 +284,18 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
     def _rows(self, X: Any, *, reset: bool, empty: str = "allow") -> RangeRows:
         return rows_in_range(self, X, reset=reset, by=self.by, empty=empty)
 
-    def _numbers(self, X: Any, *, needs_all: bool = False) -> np.ndarray:
-        """Return a table as numbers; only `transform` needs a column of dates to be one, and says so."""
-        if is_frame(X) and self.by == "value":
-            position = column_position(X, self.column)
-            name = list(X.columns)[position]
-            kind = getattr(X[name].dtype, "kind", None)
-            if kind in ("M", "m") or getattr(X[name].dtype, "is_temporal", bool)():
-                if needs_all:
-                    raise ValueError(
-                        f"The coordinate column {name!r} holds dates, which transform cannot put into an array of "
-                        "numbers; use isolate(X, y) or mask(X), or turn the dates into numbers."
-                    )
-                X = X[[other for i, other in enumerate(X.columns) if i != position]]
-                if X.shape[1] == 0:
-                    return np.empty((len(X), 0))
+    def _numbers(self, rows: RangeRows, *, needs_all: bool = False) -> np.ndarray:
+        """Return a table as numbers; only `transform` needs a coordinate column of dates to be one, and says so."""
+        X = rows.X
+        if rows.coordinates is not None and rows.coordinates.dtype.kind in "mM":
+            if needs_all:
+                raise ValueError(
+                    f"The coordinate column ({self.column!r}) holds dates, which transform cannot put into an array of "
+                    "numbers; use isolate(X, y) or mask(X), or turn the dates into numbers."
+                )
+            X = _without(X, column_position(X, self.column))
+            if X.shape[1] == 0:
+                return np.empty((len(X), 0))
         return check_array(X, dtype="numeric", ensure_all_finite="allow-nan", estimator=self, input_name="X")
 
     def _find_columns(self, X: Any) -> None:
@@ -328,8 +325,17 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
         if dtype.kind == "f":
             with np.errstate(over="ignore"):
                 return np.asarray(self.fill_value).astype(dtype)
+        if dtype.kind not in "iub":
+            raise TypeError(f"X has dtype {dtype}; only numbers can be filled. Convert X first.")
         limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         whole = self.fill_value == self.fill_value and limits[0] <= self.fill_value <= limits[1]
         if whole and int(self.fill_value) == self.fill_value:
             return np.asarray(int(self.fill_value), dtype)
         return np.asarray(self.fill_value, np.float64)
+
+
+def _without(X: Any, position: int) -> Any:
+    """Return a table without a column."""
+    if is_frame(X):
+        return X[[name for i, name in enumerate(X.columns) if i != position]]
+    return np.delete(X, position, axis=1)

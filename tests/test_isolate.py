@@ -195,6 +195,15 @@ def test_integers_that_floats_cannot_tell_apart():
         jax.jit(lambda a: isolate(days, start=a, size=6))(2.5)
 
 
+def test_known_bounds_in_compiled_code_are_exact_and_raise():
+    x = 1 + np.arange(N) * 1e-9  # as 32-bit floats they are all the same
+    inside = jax.jit(lambda y: isolate(x, y, start=x[3], stop=x[9], size=8))(np.arange(N, dtype=np.float32))
+    assert inside.count == 6
+    np.testing.assert_array_equal(inside[1], [3, 4, 5, 6, 7, 8, 0, 0])
+    with pytest.raises(ValueError, match="holds 6 rows, but size=4"):
+        jax.jit(lambda y: isolate(x, y, start=x[3], stop=x[9], size=4))(x)
+
+
 def test_dates_outside_of_compiled_code():
     x = np.arange("2024-01-30", "2024-02-05", dtype="datetime64[D]")
     isolated = isolate(x, start="2024-01-31", stop=np.datetime64("2024-02-02T12"), size=4)

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -109,6 +110,13 @@ def test_a_function_that_solves_runs_one_piece_at_a_time():
 
     x = np.linspace(0, 1, 70)
     np.testing.assert_allclose(map_pieces(slope, x, 3 * x + 1, size=32)[:2], [[3, 1]] * 2, rtol=1e-9)
+
+
+def test_a_jitted_function_and_one_of_numpy():
+    y = np.arange(10.0)
+    np.testing.assert_array_equal(map_pieces(jax.jit(lambda y, mask: jnp.sum(y)), y, size=5), [10, 35])
+    with pytest.raises(TypeError, match="hands a traced array to NumPy"):
+        map_pieces(lambda y, mask: np.linalg.norm(y), y, size=5)
 
 
 def test_memory_map_is_read_piece_by_piece(tmp_path, monkeypatch):

@@ -118,6 +118,7 @@ def test_edges_that_range_cutters_get_wrong():
     with pytest.raises(ValueError, match=r"No column lies in \[1000, ...\)"):
         columns(X, 1000, coordinates=wavelengths)
     assert columns(X, -np.inf, np.inf, coordinates=wavelengths).tolist() == X.tolist()
+    assert columns(X, np.array(600), coordinates=wavelengths, output="crop").tolist() == [[0, 1, 2]]
     for start, stop in [(5, 5), (6, 5), (np.inf, -np.inf), (500.1, 500.9)]:
         with pytest.raises(ValueError, match="is not below"):
             columns(X, start, stop, coordinates=wavelengths)
@@ -153,8 +154,12 @@ def test_dates(start, stop, unit):
     rows = SubsetTransformer(start, stop, column="day").fit(frame)
     assert rows.isolate(frame)["y"].tolist() == [2, 3]
     assert rows.isolate(frame, frame["y"])[1].index.tolist() == [2, 3]
-    with pytest.raises(ValueError, match="'day' holds dates, which transform cannot put"):
+    with pytest.raises(ValueError, match=r"\('day'\) holds dates, which transform cannot put"):
         rows.transform(frame)
+    objects = frame.astype({"day": object})
+    assert SubsetTransformer(start, stop, column="day").fit(objects).isolate(objects)["y"].tolist() == [2, 3]
+    array = days[:, None]
+    assert SubsetTransformer(start, stop).fit(array).isolate(array)[:, 0].tolist() == days[2:].tolist()
     polars = pl.from_pandas(frame)
     assert SubsetTransformer(start, stop, column="day").fit(polars).mask(polars).tolist() == [False, False, True, True]
 
@@ -183,7 +188,7 @@ def test_bounds_of_the_wrong_kind_name_what_to_give():
     wrong = [
         (5, days, TypeError, "start=5 is a number, but the coordinates are dates"),
         ("yesterday", days, ValueError, "start='yesterday' is no date; write it like"),
-        (np.datetime64("NaT"), days, ValueError, "start is NaT"),
+        (np.datetime64("NaT", "D"), days, ValueError, "start is NaT"),
         (pd.NaT, days, ValueError, "start is NaT"),
         (np.timedelta64(1, "D"), days, TypeError, "is no date"),
         ("5", np.arange(4), TypeError, "start='5' is no number"),
@@ -216,7 +221,7 @@ def test_missing_coordinates_raise_and_other_missing_values_pass():
         SubsetTransformer(1, column=1).fit(X)
     with pytest.raises(ValueError, match=r"coordinate \(1\) column contains NaN"):
         SubsetSampler(1, column=1).fit_resample(X, [0, 1, 2])
-    with pytest.raises(ValueError, match="coordinates column contains NaN"):
+    with pytest.raises(ValueError, match="coordinate column contains NaN"):
         columns(X, coordinates=[1, np.nan])
     with pytest.raises(ValueError, match="infinity"):
         columns(X, coordinates=[1, np.inf])

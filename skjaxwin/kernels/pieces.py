@@ -24,7 +24,7 @@ __all__ = ["Cuts", "run_pieces"]
 # As for windows: batches the size of a core's cache run fastest.
 _BATCH_BYTES = 4 * 2**20
 # Of all intermediate results, most of which the compiler never keeps.
-_TRACED_BYTES = 128 * 2**20
+_TRACED_BYTES = 64 * 2**20
 _MAX_BATCH = 4096
 _CALLED_WITH = "it gets one piece of each array and the mask of shape (width,), True for rows of the signal"
 

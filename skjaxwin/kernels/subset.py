@@ -100,8 +100,8 @@ def isolate(x: Any, *arrays: Any, start: Any = None, stop: Any = None, size: int
     without rows gives ``count`` 0 and a mask of False. For numbers of a range alone, as for a mean, divide by
     the mask's sum and not by `size`.
 
-    Outside of compiled code the cut is made by NumPy, and x may hold dates; arrays come back as JAX's if any
-    argument was one.
+    Where x and the bounds are known and not traced, the rows are found by NumPy: exactly, whatever precision JAX has.
+    Outside of compiled code x may then hold dates; arrays come back as JAX's if any argument was one.
 
     Examples
     --------
@@ -122,15 +122,15 @@ def isolate(x: Any, *arrays: Any, start: Any = None, stop: Any = None, size: int
     (200, 200, 3)
     """
     size = _checked_size(size)
-    if _traced(x, *arrays, start, stop):
+    if _traced(x, start, stop):
         x, *others = (_as_jax(array) for array in (x, *arrays))
         _check_lengths(x, others)
         return _isolate_traced(x, others, start, stop, size)
-    signal = [np.asarray(array) for array in (x, *arrays)]
-    _check_lengths(signal[0], signal[1:])
-    signal[0] = coordinate_values(signal[0], "coordinate (x)")
-    low, high = _sorted_bounds(signal[0], *(_python_scalar(bound) for bound in (start, stop)))
-    return _cut_in_numpy(signal, low, high, size, _any_jax(x, *arrays, start, stop))
+    coordinates = np.asarray(x)
+    _check_lengths(coordinates, [])
+    coordinates = coordinate_values(coordinates, "coordinate (x)")
+    low, high = _sorted_bounds(coordinates, *(_python_scalar(bound) for bound in (start, stop)))
+    return _cut_known([x, *arrays], low, high, size, _any_jax(start, stop))
 
 
 def isolate_rows(*arrays: Any, start: Any = None, stop: Any = None, size: int) -> Isolated:
@@ -171,17 +171,15 @@ def isolate_rows(*arrays: Any, start: Any = None, stop: Any = None, size: int) -
     size = _checked_size(size)
     if not arrays:
         raise ValueError("isolate_rows needs at least one array.")
-    if _traced(*arrays, start, stop):
+    if _traced(start, stop):
         cut = [_as_jax(array) for array in arrays]
         _check_lengths(cut[0], cut[1:])
         low = _traced_row(start, 0, len(cut[0]), "start")
         high = _traced_row(stop, len(cut[0]), len(cut[0]), "stop")
         count = jnp.maximum(high - low, 0)
         return _cut(cut, low, count, jnp.arange(size) < count)
-    signal = [np.asarray(array) for array in arrays]
-    _check_lengths(signal[0], signal[1:])
-    low, high, _ = slice(_row(start, "start"), _row(stop, "stop")).indices(len(signal[0]))
-    return _cut_in_numpy(signal, low, max(low, high), size, _any_jax(*arrays, start, stop))
+    low, high, _ = slice(_row(start, "start"), _row(stop, "stop")).indices(_check_lengths(arrays[0], arrays[1:]))
+    return _cut_known(list(arrays), low, max(low, high), size, _any_jax(start, stop))
 
 
 def _isolate_traced(x: jax.Array, others: list[jax.Array], start: Any, stop: Any, size: int) -> Isolated:
@@ -291,16 +289,22 @@ def _search(ascending: np.ndarray, bound: Any) -> int:
     return int(np.searchsorted(ascending, ascending.dtype.type(bound)))
 
 
-def _cut_in_numpy(arrays: list[np.ndarray], low: int, high: int, size: int, as_jax: bool) -> Isolated:
+def _cut_known(arrays: list[Any], low: int, high: int, size: int, as_jax: bool) -> Isolated:
+    """Cut rows whose numbers are known, in NumPy where arrays are known, too."""
     count = high - low
+    _check_lengths(arrays[0], arrays[1:])
     if count > size:
         raise ValueError(f"The range holds {count} rows, but size={size}; set size to at least {count}.")
+    mask = np.arange(size) < count
+    if _traced(*arrays):
+        return _cut([_as_jax(array) for array in arrays], low, count, jnp.asarray(mask))
     windows = []
-    for array in arrays:
+    for array in map(np.asarray, arrays):
         window = np.zeros((size, *array.shape[1:]), array.dtype)
         window[:count] = array[low:high]
         windows.append(window)
-    windows.append(np.arange(size) < count)
+    windows.append(mask)
+    as_jax = as_jax or _any_jax(*arrays)
     return Isolated([jnp.asarray(window) for window in windows] if as_jax else windows, count, low)
 
 
@@ -317,12 +321,14 @@ def _checked_size(size: Any) -> int:
     return size
 
 
-def _check_lengths(x: Any, others: list[Any]) -> None:
-    lengths = [array.shape[0] if array.ndim else None for array in (x, *others)]
+def _check_lengths(x: Any, others: Any) -> int:
+    """Return the number of rows that all arrays have."""
+    lengths = [np.shape(array)[0] if np.ndim(array) else None for array in (x, *others)]
     if None in lengths or len(set(lengths)) > 1:
         raise ValueError(f"x and the arrays must have the same number of rows, got {lengths}.")
     if lengths[0] == 0:
         raise ValueError("x has no rows; there is nothing to isolate.")
+    return int(lengths[0] or 0)
 
 
 def _traced_row(bound: Any, default: int, n: int, name: str) -> Any:
