@@ -176,6 +176,8 @@ def test_dates_and_durations_beyond_the_unit_of_the_coordinates():
     assert columns(X, None, np.datetime64("9999-01-01"), coordinates=fine).tolist() == X.tolist()
     with pytest.raises(ValueError, match="No column lies"):
         columns(X, np.datetime64("9999-01-01"), coordinates=fine)
+    assert columns(X, -np.inf, "2024-02-01", coordinates=days, output="crop").tolist() == [[0, 1]]
+    assert columns(X, "2024-02-01", np.inf, coordinates=days, output="crop").tolist() == [[2, 3]]
     spans = np.arange(4) * np.timedelta64(1, "h")
     assert columns(X, datetime.timedelta(minutes=61), coordinates=spans, output="crop").tolist() == [[2, 3]]
     months = np.array(["2024-01", "2024-02"], dtype="datetime64[M]")
