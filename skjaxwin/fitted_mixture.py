@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skjaxwin.entropy import COVARIANCE_TYPES
@@ -31,6 +32,8 @@ def find_mixture(estimator: Any, X: Any = None) -> tuple[Any, Any]:
             if X is not None and len(steps):
                 X = steps.transform(X)
             estimator = last
+        elif isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
         elif hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         elif hasattr(estimator, "cv_results_"):

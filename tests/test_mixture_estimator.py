@@ -419,6 +419,7 @@ def test_pipelines_transform_what_the_mixture_is_scored_on():
     scaled = pipeline[0].transform(LATER)
     expected = -abs(-pipeline[-1].score(scaled) - entropy_of(pipeline[-1]))
     assert gap(pipeline, LATER) == pytest.approx(expected, abs=1e-12)
+    assert gap(FrozenEstimator(pipeline), LATER) == pytest.approx(expected, abs=1e-12)
     nested = make_pipeline("passthrough", pipeline)
     assert gap(nested.fit(X), LATER) == pytest.approx(expected, abs=1e-12)
     grid = {"gaussianmixture__n_components": [1, 3]}

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels import compile as compiling
-from skjaxwin.kernels.linalg import inverse_factor
+from skjaxwin.kernels.linalg import inverse_factor, row_of
 from skjaxwin.kernels.shapes import aligned_empty, bucket
 
 __all__ = ["NOBODY", "EMResult", "Mixture", "fit_mixture", "maximise", "rows_per_block"]
@@ -142,7 +142,7 @@ def _over_blocks(rows: _Rows, state: Any, step: Any) -> Any:
 def _block(array: Any, i: Any) -> Any:
     if array.shape[0] == 1:
         return array[0]
-    return lax.dynamic_index_in_dim(array, i, keepdims=False, allow_negative_indices=False)
+    return row_of(array, i)
 
 
 def _expect(rows: _Rows, mixture: Mixture, factors: Any, covariance_type: str) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels.em import Mixture
+from skjaxwin.kernels.linalg import row_of
 
 __all__ = ["spread_start"]
 
@@ -27,7 +28,7 @@ def spread_start(
 
     Centres are chosen as greedy k-means++ does (Arthur and Vassilvitskii, "k-means++: the advantages of careful
     seeding", SODA 2007), each the candidate that lowers the sum of squared distances most. The candidates are no
-    random rows but 32 that are spread evenly over the weight, so that the same rows give the same start.
+    random rows but 32 or more that are spread evenly over the weight, so that the same rows give the same start.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def spread_start(
     wanted : bool
         If not, the result is of no use.
     """
-    n_features = X.shape[0]
+    n_features, n_candidates = X.shape[0], max(_CANDIDATES, 4 * n_components)
     total = jnp.sum(weight)
     variance = X**2 @ weight / total
     scale = jnp.where(variance > 0, jnp.sqrt(variance), 1)
@@ -51,12 +52,14 @@ def spread_start(
 
     def choose(k: Any, state: Any) -> Any:
         centres, nearest = state
-        reached = jnp.cumsum(weight)
-        at = (np.arange(_CANDIDATES) + 0.5)[:, None] / _CANDIDATES * total
-        candidates = Z[:, jnp.sum(reached < at, axis=1)].T
+        # A plain loop: jnp.cumsum takes half a second to compile.
+        before, reached = lax.scan(lambda sum_, w: (sum_ + w, (sum_, sum_ + w)), jnp.zeros_like(total), weight)[1]
+        at = (np.arange(n_candidates) + 0.5)[:, None] / n_candidates * total
+        candidates = jnp.where((before < at) & (at <= reached), 1.0, 0.0) @ Z.T
         then = jnp.minimum(nearest, distances(candidates))
-        best = jnp.argmin(then @ weight)
-        return centres.at[k].set(candidates[best]), then[best]
+        best = lax.argmin(then @ weight, 0, np.int32)
+        here = np.arange(n_components)[:, None] == k
+        return jnp.where(here, row_of(candidates, best), centres), row_of(then, best)
 
     def improve(i: Any, state: Any) -> Any:
         del i
@@ -73,10 +76,10 @@ def spread_start(
 
     none = jnp.zeros((n_components, n_features), X.dtype)
     far = jnp.full(weight.shape, jnp.inf, X.dtype)
-    centres, _ = lax.fori_loop(jnp.int32(0), steps(n_components), choose, (none, far))
-    centres, within = lax.fori_loop(
-        jnp.int32(0), steps(_LLOYD_STEPS), improve, (centres, jnp.ones(n_features, X.dtype))
-    )
+    centres, within = none, jnp.ones(n_features, X.dtype)
+    if n_components > 1:  # a single one is found from anywhere
+        centres, _ = lax.fori_loop(jnp.int32(0), steps(n_components), choose, (none, far))
+        centres, within = lax.fori_loop(jnp.int32(0), steps(_LLOYD_STEPS), improve, (centres, within))
     variances = within * scale**2 + reg_covar
     if covariance_type == "spherical":
         covariances = jnp.full(n_components, jnp.mean(variances))
