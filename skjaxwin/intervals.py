@@ -100,8 +100,7 @@ def _of_width(points: np.ndarray, width: Any, step: Any) -> list[tuple[Any, Any]
     for i, start in enumerate(starts[:-1]):
         stop = starts[i + 1] if tiles else start + width
         last = bool(stop > points[-1])
-        high = len(points) if last else np.searchsorted(points, stop)
-        if high > np.searchsorted(points, start):
+        if np.searchsorted(points, stop) > np.searchsorted(points, start):
             intervals.append((start, None if last else stop))
         if last:
             return intervals

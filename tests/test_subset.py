@@ -109,6 +109,7 @@ def test_edges_that_range_cutters_get_wrong():
     X, wavelengths = np.arange(5.0)[None], np.array([800, 700, 600, 500, 400])
     assert columns(X, 400, coordinates=wavelengths, output="crop").tolist() == X.tolist()  # the last one is reached
     assert columns(X, 500, 701, coordinates=wavelengths, output="crop").tolist() == [[1, 2, 3]]  # descending
+    assert columns(X, 500.5, 600.5, coordinates=wavelengths, output="crop").tolist() == [[2]]
     # Between grid points the nearest one is not taken.
     assert columns(X, 501, 699, coordinates=wavelengths, output="crop").tolist() == [[2]]
     with pytest.raises(ValueError, match=r"No column lies in \[510, 590\); X has 5 feature.* from 400 to 800"):
