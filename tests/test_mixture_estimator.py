@@ -67,7 +67,6 @@ def test_scikit_learn(estimator, check, fits_only):
     "check",
     [
         estimator_checks.check_estimators_pickle,
-        estimator_checks.check_fit_idempotent,
         estimator_checks.check_readonly_memmap_input,
     ],
     ids=lambda check: check.__name__,

@@ -250,7 +250,6 @@ def test_entropy_path_is_there_for_mixtures_only():
     [
         estimator_checks.check_estimators_pickle,
         estimator_checks.check_dict_unchanged,
-        estimator_checks.check_fit_idempotent,
         estimator_checks.check_sample_weight_equivalence_on_dense_data,
         estimator_checks.check_methods_subset_invariance,
     ],

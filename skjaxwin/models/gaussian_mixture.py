@@ -51,8 +51,8 @@ class GaussianMixture(WindowModel):
 
     With several components a window needs as many rows as let covariances be regular, for ``"full"`` ``n_components *
     (n_features + 1)``, unless ``min_periods`` says otherwise; ask for more where windows grow from nothing, as a poor
-    first fit is where all others start. A window in which a covariance is not positive definite has NaN for parameters and counts as not converged; the one after
-    it starts anew, and its components may be in another order.
+    first fit is where all others start. A window in which a covariance is not positive definite has NaN for
+    parameters and counts as not converged; the one after it starts anew, and its components may be in another order.
 
     Predictions are component numbers as floats, since rows that no window precedes are NaN.
 
