@@ -16,19 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils import estimator_checks
 from threadpoolctl import threadpool_limits
 
-from skjaxwin import EntropyInfo, GaussianMixtureEntropy, gaussian_mixture_entropy
+from skjaxwin import EntropyInfo, GaussianMixtureEntropy
 from tests.sklearn_checks import scikit_learn_checks
 
 TYPES = ("full", "tied", "diag", "spherical")
@@ -354,111 +351,7 @@ def test_what_is_no_mixture_is_refused():
         GaussianMixtureEntropy(mixture=sklearns).fit(X)
 
 
-# The scorer.
-
-
-def entropy_of(fitted):
-    parameters = fitted.weights_, fitted.means_, fitted.covariances_
-    return gaussian_mixture_entropy(*parameters, covariance_type=fitted.covariance_type)
-
-
-@each_type
-def test_criteria(covariance_type):
-    sklearns = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(X)
-    entropy = entropy_of(sklearns)
-    weight = np.random.default_rng(0).uniform(size=len(LATER))
-    assert GaussianMixtureEntropy()(sklearns, LATER) == entropy
-    assert GaussianMixtureEntropy(criterion="neg_entropy")(sklearns, LATER, np.ones(len(LATER))) == -entropy
-    gap = GaussianMixtureEntropy(criterion="neg_entropy_gap")
-    assert gap(sklearns, LATER) == pytest.approx(-abs(-sklearns.score(LATER) - entropy), abs=1e-12)
-    weighted = -np.average(sklearns.score_samples(LATER), weights=weight)
-    assert gap(sklearns, LATER, sample_weight=weight) == pytest.approx(-abs(weighted - entropy), abs=1e-12)
-    # A mixture is calibrated on rows of its own.
-    assert gap(sklearns, sklearns.sample(20_000)[0]) > -0.05
-    assert type(gap(sklearns, LATER)) is float
-
-
-def test_order_and_method_are_the_scorers():
-    sklearns = GaussianMixture(3, random_state=0).fit(X)
-    arrays = sklearns.weights_, sklearns.means_, sklearns.covariances_
-    for options in ({"order": 3}, {"order": 5, "method": "taylor"}):
-        assert GaussianMixtureEntropy(**options)(sklearns, X) == gaussian_mixture_entropy(*arrays, **options)
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_cross_validation_with_the_scorer(n_jobs):
-    scores = cross_val_score(
-        GaussianMixture(3, random_state=0), X, scoring=GaussianMixtureEntropy(), cv=2, n_jobs=n_jobs
-    )
-    folds = np.array_split(np.arange(len(X)), 2)
-    fits = (GaussianMixture(3, random_state=0).fit(np.delete(X, fold, axis=0)) for fold in folds)
-    np.testing.assert_allclose(scores, [entropy_of(fitted) for fitted in fits], rtol=1e-12)
-
-
-def test_several_metrics_at_once():
-    scoring = {
-        "entropy": GaussianMixtureEntropy(),
-        "gap": GaussianMixtureEntropy(criterion="neg_entropy_gap"),
-        "likelihood": lambda estimator, data, y=None: estimator.score(data),
-    }
-    found = cross_validate(GaussianMixture(2, random_state=0), X, scoring=scoring, cv=3)
-    gap = -abs(-found["test_likelihood"] - found["test_entropy"])
-    np.testing.assert_allclose(found["test_gap"], gap, rtol=1e-9)
-    del scoring["likelihood"]
-    search = GridSearchCV(
-        GaussianMixtureEntropy(random_state=0), {"n_components": [1, 3]}, scoring=scoring, refit="gap"
-    )
-    search.fit(X, sample_weight=np.ones(len(X)))
-    assert set(search.cv_results_) >= {"mean_test_entropy", "mean_test_gap"}
-
-
-def test_pipelines_transform_what_the_mixture_is_scored_on():
-    gap = GaussianMixtureEntropy(criterion="neg_entropy_gap")
-    pipeline = make_pipeline(StandardScaler(), GaussianMixture(3, random_state=0)).fit(X)
-    scaled = pipeline[0].transform(LATER)
-    expected = -abs(-pipeline[-1].score(scaled) - entropy_of(pipeline[-1]))
-    assert gap(pipeline, LATER) == pytest.approx(expected, abs=1e-12)
-    assert gap(FrozenEstimator(pipeline), LATER) == pytest.approx(expected, abs=1e-12)
-    nested = make_pipeline("passthrough", pipeline)
-    assert gap(nested.fit(X), LATER) == pytest.approx(expected, abs=1e-12)
-    grid = {"gaussianmixture__n_components": [1, 3]}
-    search = GridSearchCV(pipeline, grid, scoring=gap, cv=3, error_score="raise").fit(X)
-    best = search.best_estimator_
-    expected = -abs(-best[-1].score(best[0].transform(LATER)) - entropy_of(best[-1]))
-    assert search.score(LATER) == gap(search, LATER) == pytest.approx(expected, abs=1e-12)
-    wider = make_pipeline(PolynomialFeatures(2, include_bias=False), GaussianMixture(2, random_state=0)).fit(X)
-    assert np.isfinite(gap(wider, LATER))
-
-
-def test_routed_weights_reach_fit_and_scorer():
-    weight = np.where(np.arange(len(X)) % 3 == 0, 5.0, 1.0)
-    with config_context(enable_metadata_routing=True):
-        gap = GaussianMixtureEntropy(criterion="neg_entropy_gap").set_score_request(sample_weight=True)
-        mixture = GaussianMixtureEntropy(2, random_state=0).set_fit_request(sample_weight=True)
-        found = cross_validate(
-            mixture, X, scoring=gap, params={"sample_weight": weight}, cv=2, return_estimator=True, error_score="raise"
-        )
-    for score, fitted, test in zip(found["test_score"], found["estimator"], np.split(np.arange(120), 2), strict=True):
-        cross_entropy = -np.average(fitted.score_samples(X[test]), weights=weight[test])
-        assert score == pytest.approx(-abs(cross_entropy - fitted.entropy_), abs=1e-12)
-        train = np.setdiff1d(np.arange(120), test)
-        again = GaussianMixtureEntropy(2, random_state=0).fit(X[train], sample_weight=weight[train])
-        np.testing.assert_array_equal(fitted.means_, again.means_)
-
-
-def test_the_scorer_refuses_what_is_no_fitted_mixture():
-    scorer = GaussianMixtureEntropy(criterion="neg_entropy_gap")
-    with pytest.raises(TypeError, match="KMeans is no Gaussian mixture"):
-        scorer(KMeans(2, n_init=1).fit(X), X)
-    with pytest.raises(NotFittedError, match="GaussianMixture is not fitted"):
-        scorer(GaussianMixture(2), X)
-    with pytest.raises(ValueError, match="X has 3 features, but the scored mixture has 2"):
-        scorer(GaussianMixture(2, random_state=0).fit(X), np.ones((5, 3)))
-    with pytest.raises(ValueError, match="criterion"):
-        GaussianMixtureEntropy(criterion="gap")(GaussianMixture(2, random_state=0).fit(X), X)
-    search = GridSearchCV(GaussianMixture(), {"n_components": [1]}, refit=False).fit(X)
-    with pytest.raises(TypeError, match="refit=True"):
-        scorer(search, X)
+# Searches.
 
 
 def test_searches_by_likelihood_agree_with_scikit_learn(fits_only):
