@@ -21,6 +21,7 @@ METHODS = (*SERIES, "sobol", "quadrature", "auto")
 _MAX_ORDER = 20
 _SAFE_ORDER = 16
 _MAX_QUADRATURE_FEATURES = 3
+MAX_TERMS = 2_000_000
 
 
 class EntropyInfo(NamedTuple):
@@ -65,7 +66,7 @@ def gaussian_mixture_entropy(
     order: int = 8,
     method: str = "legendre",
     density_bound: Any = None,
-    max_terms: int = 2_000_000,
+    max_terms: int = MAX_TERMS,
     n_samples: int = 2**15,
     random_state: Any = 0,
     return_info: bool = False,
@@ -171,6 +172,7 @@ def gaussian_mixture_entropy(
     n_components, n_features = np.shape(means)
     if method in SERIES:
         check_order(order, n_components, max_terms)
+        warn_of_rounding(order)
     if method == "quadrature" and n_features > _MAX_QUADRATURE_FEATURES:
         raise ValueError(
             f"method='quadrature' takes at most {_MAX_QUADRATURE_FEATURES} features, got {n_features}; "
@@ -192,7 +194,7 @@ def gaussian_mixture_entropy_bounds(
     *,
     covariance_type: str = "full",
     order: int = 8,
-    max_terms: int = 2_000_000,
+    max_terms: int = MAX_TERMS,
 ) -> tuple[Any, Any]:
     """Certified lower and upper bound on the differential entropy of a Gaussian mixture, in nats.
 
@@ -241,7 +243,7 @@ def gaussian_mixture_entropy_bounds(
 
 
 def check_order(order: Any, n_components: int, max_terms: int) -> None:
-    """Refuse an order that cannot be computed, and warn of one whose rounding outweighs it."""
+    """Refuse an order that cannot be computed."""
     if not isinstance(order, int | np.integer) or isinstance(order, bool) or not 0 <= order <= _MAX_ORDER:
         raise ValueError(
             f"order must be an integer from 0 to {_MAX_ORDER}, got {order!r}; above, rounding errors exceed any gain."
@@ -250,8 +252,13 @@ def check_order(order: Any, n_components: int, max_terms: int) -> None:
     if n_terms > max_terms:
         raise ValueError(
             f"A series of order={order} for {n_components} components has {n_terms:,} terms, more than "
-            f"max_terms={max_terms:,}; lower the order, raise max_terms, or use method='sobol' or 'auto'."
+            f"max_terms={max_terms:,}; lower the order, use method='sobol' or 'auto', or raise max_terms where that is "
+            "a parameter."
         )
+
+
+def warn_of_rounding(order: int) -> None:
+    """Warn of an order whose rounding error outweighs what it gains."""
     if order > _SAFE_ORDER:
         warnings.warn(
             f"order={order}: above {_SAFE_ORDER} the rounding error of a series (up to 1e-3 at 20) exceeds the gain; "

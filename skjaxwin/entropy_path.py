@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skjaxwin.entropy import SERIES, check_order
+from skjaxwin.entropy import MAX_TERMS, SERIES, check_order, warn_of_rounding
 from skjaxwin.kernels import mixture_entropy
 from skjaxwin.models import GaussianMixture
 
 __all__ = ["EntropyPath", "HasEntropyPath"]
-
-_MAX_TERMS = 2_000_000
 
 
 class EntropyPath:
@@ -64,7 +62,8 @@ class EntropyPath:
     def _values(self) -> dict[str, np.ndarray]:
         model, params = self._model, self._params
         if model.method in SERIES:
-            check_order(model.order, model.n_components, _MAX_TERMS)
+            check_order(model.order, model.n_components, MAX_TERMS)
+            warn_of_rounding(model.order)
         known = np.isfinite(params["weights"]).all(axis=1)
         values = {name: np.full(len(self), np.nan) for name in ("entropy", "lower", "upper")}
         if known.any():

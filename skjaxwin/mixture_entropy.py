@@ -13,7 +13,15 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skjaxwin._sklearn_private import Interval, StrOptions, check_sample_weight
-from skjaxwin.entropy import COVARIANCE_TYPES, METHODS, EntropyInfo, gaussian_mixture_entropy
+from skjaxwin.entropy import (
+    COVARIANCE_TYPES,
+    MAX_TERMS,
+    METHODS,
+    SERIES,
+    EntropyInfo,
+    check_order,
+    gaussian_mixture_entropy,
+)
 from skjaxwin.fitted_mixture import find_mixture, parameters_of
 from skjaxwin.kernels.em import EMResult, Mixture
 from skjaxwin.kernels.mixture_density import draw, log_density, log_parts, n_parameters
@@ -211,6 +219,8 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self.mixture is None:
+            if self.method in SERIES:  # before the work, not after it
+                check_order(self.order, self.n_components, MAX_TERMS)
             result, kind = best_fit(self, X, weight), self.covariance_type
         else:
             result, kind = self._taken_over(X)

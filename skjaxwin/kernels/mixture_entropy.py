@@ -195,7 +195,8 @@ def entropy_path(
 
     def entropies(*arrays: Any) -> Any:
         def one(mixture: Any) -> Any:
-            result = approximate(*mixture, settings)
+            weights, means, covariances = mixture
+            result = approximate(weights, means, covariances, settings)
             return result.entropy, result.lower, result.upper
 
         return lax.map(one, arrays, batch_size=_MIXTURES_AT_ONCE)
