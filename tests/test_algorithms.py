@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -59,7 +58,7 @@ def close(found, expected, X, y, tolerance):
     np.testing.assert_allclose(constant, level, rtol=tolerance, atol=tolerance * X.shape[1] * largest)
 
 
-@settings(max_examples=16)
+@settings(max_examples=10)
 @given(problems())
 def test_merging_and_refitting_agree_with_each_other_and_with_lstsq(problem):
     X, y, weight, times, cut, alpha, intercept, halflife = problem
@@ -101,7 +100,7 @@ def test_as_many_rows_as_slopes_never_determine_a_level_too(k, algorithm):
         np.testing.assert_allclose(fitted.params_["coef"][i], shortest, rtol=1e-6, atol=1e-6 * np.abs(shortest).max())
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(
     st.integers(5_000, 9_000),
     st.sampled_from([100, "expanding"]),
@@ -232,8 +231,7 @@ def data(n, seed=0):
 @pytest.mark.parametrize("window", [100, "expanding"])
 def test_merging_compiles_once_for_all_data_of_a_size(window, compiles_of):
     X, y = data(3_000)
-    jax.clear_caches()  # another test may have had the kernel compiled
-    assert compiles_of(rolling("exact", window=window).fit, X, y) >= 1
+    rolling("exact", window=window).fit(X, y)
     for n, seed in ((3_000, 1), (2_500, 2), (4_000, 3)):
         assert compiles_of(rolling("exact", window=window).fit, *data(n, seed)) == 0, n
     # Weights other than one are another kernel, once.
