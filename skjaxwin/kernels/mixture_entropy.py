@@ -254,8 +254,7 @@ def _by_method(mixture: _Mixture, order: int, with_bracket: bool) -> _Numbers:
     xp, method = mixture.xp, mixture.settings.method
     series = None
     if method in ("sobol", "quadrature"):
-        value, deviation = _by_points(mixture)
-        rounding = _EPSILON * (16 + xp.abs(value))
+        value, deviation, rounding = _by_points(mixture)
     else:
         series = _series(mixture, order)
         value, rounding = _by_series(mixture, series, method, order)
@@ -274,13 +273,15 @@ def _auto(mixture: _Mixture, order: int) -> _Numbers:
     xp = mixture.xp
     lower, upper = _bracket(mixture, _series(mixture, order) if order else None, order)
     middle, half = (lower + upper) / 2, (upper - lower) / 2
-    rounding = _EPSILON * (16 + xp.abs(middle))
     narrow = half <= _NARROW
     if not mixture.traced and narrow:
-        return _Numbers(middle, lower, upper, rounding, np.float64(0), half)
-    value, deviation = _by_points(mixture)
-    value = xp.clip(value, lower, upper)
-    error = xp.minimum(_STANDARD_ERRORS * deviation + rounding, xp.maximum(upper - value, value - lower))
+        return _Numbers(middle, lower, upper, _EPSILON * (16 + xp.abs(middle)), np.float64(0), half)
+    sampled, deviation, rounding = _by_points(mixture)
+    value = xp.clip(sampled, lower, upper)
+    # A sample outside of the bounds has missed something: a narrow component within a wide one, say.
+    missed = xp.abs(sampled - value) > rounding
+    furthest = xp.maximum(upper - value, value - lower)
+    error = xp.where(missed, furthest, xp.minimum(_STANDARD_ERRORS * deviation + rounding, furthest))
     if mixture.traced:
         value, deviation, error = (
             jnp.where(narrow, a, b) for a, b in ((middle, value), (0.0, deviation), (half, error))
@@ -354,18 +355,19 @@ def _bracket(mixture: _Mixture, series: _Series | None, order: int) -> tuple[Any
     return lower, upper
 
 
-def _by_points(mixture: _Mixture) -> tuple[Any, Any]:
-    """Return the entropy and its standard error."""
+def _by_points(mixture: _Mixture) -> tuple[Any, Any, Any]:
+    """Return the entropy, its standard error and the size of its rounding error."""
     xp, (_, _, method, n_samples, seed) = mixture.xp, mixture.settings
     if method == "quadrature":
         tables, n_replicates = quadrature_points(mixture.n_features), 1
     else:
         tables, n_replicates = sobol_points(mixture.n_features, n_samples, seed), N_REPLICATES
-    (own, shares), log_scale, _ = mixture.run("mixture_points", overlap_shares, *tables)
+    (own, shares), log_scale, inflation = mixture.run("mixture_points", overlap_shares, *tables)
     values = own + log_scale - xp.sum(shares.reshape(n_replicates, -1), axis=1)
     value = xp.mean(values)
+    rounding = _EPSILON * (16 + xp.abs(value) + mixture.n_features * (4 + inflation))
     if n_replicates == 1:
-        return value, xp.zeros_like(value)
+        return value, xp.zeros_like(value), rounding
     # `mean` and not n - 1 of `var`: the derivative of a root at zero would not be finite.
     spread = xp.sum((values - value) ** 2) / (n_replicates * (n_replicates - 1))
-    return value, xp.sqrt(spread + np.finfo(np.float64).tiny)
+    return value, xp.sqrt(spread + np.finfo(np.float64).tiny), rounding
