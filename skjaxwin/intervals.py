@@ -86,6 +86,8 @@ def _equal_counts(points: np.ndarray, n: Any) -> list[tuple[Any, Any]]:
 
 def _of_width(points: np.ndarray, width: Any, step: Any) -> list[tuple[Any, Any]]:
     """Return the intervals of one width that hold a point."""
+    if points.dtype.kind in "iu" and points.dtype.itemsize < 8:
+        points = points.astype(np.int64)  # bounds may lie beyond a small type
     width = _length(width, points, "widths")
     tiles = step is None
     step = width if tiles else _length(step, points, "step")

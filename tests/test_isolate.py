@@ -270,3 +270,26 @@ def test_bad_arguments():
         isolate_rows(size=4)
     with pytest.raises(ValueError, match="1-dimensional"):
         jax.jit(lambda start: isolate(x[:, None], start=start, size=4))(1.0)
+
+
+def test_traced_integer_bounds_neither_wrap_nor_round():
+    def count(x, start, stop):
+        return int(jax.jit(lambda x, a, b: isolate(x, start=a, stop=b, size=300).count)(x, start, stop))
+
+    small = np.arange(256, dtype=np.uint8)
+    assert (count(small, 0, 256), count(small, -1, 10)) == (256, 10)
+    signed = np.arange(-100, 100, dtype=np.int16)
+    assert (count(signed, 0, 40_000), count(signed, -40_000, 0)) == (100, 100)
+    large = np.array([1, 3_000_000_000], np.uint32)
+    assert count(large, np.int32(-5), np.int32(5)) == 1
+    assert count(np.array([1, 7], np.int32), np.uint32(3_000_000_000), np.uint32(4_000_000_000)) == 0
+    with jax.enable_x64(True):
+        huge = np.array([2**53, 2**53 + 1, 2**53 + 2], np.uint64)
+        assert count(huge, np.int64(2**53 + 1), np.int64(2**53 + 2)) == 1
+
+
+def test_traced_row_numbers_of_small_types():
+    for start, first in ((np.int16(100), 100), (np.int8(-3), 99_997)):
+        window, mask = jax.jit(lambda a: isolate_rows(np.arange(1e5), start=a, size=3))(start)
+        assert mask.all()
+        np.testing.assert_array_equal(window, np.arange(first, first + 3))

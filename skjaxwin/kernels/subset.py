@@ -258,6 +258,18 @@ def _traced_bound(bound: Any, x: jax.Array, name: str) -> Any:
             f"x holds integers ({x.dtype}), but the traced {name} is {bound.dtype}; round it up first: "
             f"jnp.ceil({name}).astype(x.dtype)."
         )
+    return _comparable(bound, x.dtype)
+
+
+def _comparable(bound: jax.Array, dtype: Any) -> jax.Array:
+    """Return an integer bound in a type in which comparing it with `dtype` neither wraps nor rounds."""
+    if bound.dtype.itemsize < 4:
+        bound = bound.astype(np.int32)
+    if np.dtype(dtype).itemsize < 4:
+        return bound if bound.dtype.kind == "u" else bound.astype(bound.dtype)  # no longer a weak type
+    own, other = np.iinfo(dtype), np.iinfo(bound.dtype)
+    if bound.dtype.kind != np.dtype(dtype).kind or other.bits > own.bits:
+        bound = jnp.clip(bound, max(own.min, other.min), min(own.max, other.max)).astype(dtype)
     return bound
 
 
@@ -340,6 +352,8 @@ def _traced_row(bound: Any, default: int, n: int, name: str) -> Any:
         return jnp.asarray(slice(bound, None).indices(n)[0])
     if bound.ndim != 0 or not jnp.issubdtype(bound.dtype, jnp.integer):
         raise TypeError(f"{name} must be an integer, got {bound.dtype} of shape {bound.shape}.")
+    if bound.dtype.itemsize < 4:
+        bound = bound.astype(np.int32)  # n may be beyond a small type
     return jnp.clip(jnp.where(bound < 0, bound + n, bound), 0, n)
 
 
