@@ -8,13 +8,15 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_consistent_length, get_tags
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skjaxwin._sklearn_private import HasMethods, check_sample_weight
-from skjaxwin.range_rows import rows_in_range, take_rows
+from skjaxwin._sklearn_private import HasMethods, StrOptions, check_sample_weight
+from skjaxwin.range_rows import RangeRows, drop_column, rows_in_range, take_rows
 from skjaxwin.ranges import BOUND
 
 __all__ = ["RangeEstimator"]
@@ -31,20 +33,26 @@ def _estimator_has(name: str) -> Callable[[Any], bool]:
 class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
     """Fit and score an estimator on the rows whose coordinate lies in a range.
 
-    Rows out of range get weight 0 in `fit`, and do not count in `score`. So a grid search over `start` and `stop`
-    asks each range how well the estimator does *there*. It is a regressor or a classifier as its estimator is.
+    Rows out of range count neither in `fit` nor in `score`. So a grid search over `start` and `stop` asks each range
+    how well the estimator does *there*. It is a regressor or a classifier as its estimator is.
 
     Parameters
     ----------
     estimator : estimator
-        Cloned and fitted with ``sample_weight``, 0 for rows out of range: the shape of the data stays the same for
-        every range, which saves compiled estimators from compiling again. An estimator whose `fit` takes no
-        ``sample_weight`` gets just the rows in range.
+        Cloned and fitted on the rows in range.
     start, stop : number, date, list of these, or None, default=None
         The range is half-open, ``[start, stop)``; None is no bound. Two lists of equal length are a
         union of ranges.
     column : int or str, default=0
-        Position or name of the column that holds the coordinate. It stays a feature.
+        Position or name of the column that holds the coordinate.
+    keep_column : bool, default=True
+        Whether the estimator sees the coordinate, too. With False the other columns are its features: for dates,
+        which most estimators do not take.
+    rows : {"drop", "weight"}, default="drop"
+        How `fit` leaves rows out. "drop" passes on the rows in range, which is right for every estimator.
+        "weight" passes on all rows, with ``sample_weight`` 0 (and a target from the range) for those out of range: the
+        shape of the data is then the same for every range, so that an estimator which compiles for a shape does so
+        once. It must treat rows of weight 0 as absent, which many do not; see Notes. `score` drops rows in either case.
 
     Attributes
     ----------
@@ -67,6 +75,12 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
     `predict` and the like work for every row, in range or not. ``scoring="r2"`` in a search would count every row;
     use ``scoring=None``, or `range_scorer`.
 
+    ``rows="weight"`` suits estimators of which scikit-learn's checks ask that weight 0 equals absence, such as linear
+    models. It does not suit those that look at all rows apart from their weights: ``SVR(gamma="scale")``, histogram
+    boosting, nearest neighbours, anything after a scaler. `RollingJaxEstimator` gives the same results either way,
+    since rows of weight 0 make no time stamps, and it pads the rows that are left: give it a ``capacity``, and all
+    ranges share one compile without weights.
+
     Scores of different ranges are measured on different rows: a metric in the units of the target, such as the mean
     squared error, prefers ranges in which the target varies little. :math:`R^2` does not.
 
@@ -87,13 +101,26 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         "start": BOUND,
         "stop": BOUND,
         "column": [Integral, str],
+        "keep_column": ["boolean"],
+        "rows": [StrOptions({"drop", "weight"})],
     }
 
-    def __init__(self, estimator: Any, start: Any = None, stop: Any = None, *, column: int | str = 0) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        start: Any = None,
+        stop: Any = None,
+        *,
+        column: int | str = 0,
+        keep_column: bool = True,
+        rows: str = "drop",
+    ) -> None:
         self.estimator = estimator
         self.start = start
         self.stop = stop
         self.column = column
+        self.keep_column = keep_column
+        self.rows = rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -105,16 +132,23 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         # The coordinate must be known, so X as a whole may not hold NaN; other columns may, if the estimator's may.
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RangeEstimator:
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> RangeEstimator:
         """Fit the estimator on the rows in range.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Passed on as it is.
+            Passed on in its container.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
+            May be missing out of range.
         sample_weight : array-like of shape (n_rows,), default=None
-            Multiplied by 0 for rows out of range.
+            Passed on for rows in range.
+        **fit_params : dict
+            Passed on; of anything that has one entry for each row, the entries in range. A pipeline takes the weights
+            of its last step so: ``ridge__sample_weight``.
 
         Returns
         -------
@@ -124,32 +158,73 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         ------
         ValueError
             If no row of positive weight lies in the range, or for bad bounds or columns.
+        TypeError
+            If the estimator takes no ``sample_weight`` and is to get one.
         """
+        if hasattr(self, "estimator_"):
+            del self.estimator_  # a fit that fails must not leave the model of another range
         self._validate_params()
         if isinstance(self.estimator, type):
             raise TypeError(f"estimator={self.estimator!r} is a class; pass an instance.")
-        rows = rows_in_range(
+        in_range = rows_in_range(
             self, X, y if get_tags(self).target_tags.required else "no_validation", reset=True, empty="raise"
         )
+        mask = in_range.mask
         if y is not None:
-            check_consistent_length(rows.X, y)
+            check_consistent_length(in_range.X, y)
         estimator = clone(self.estimator)
-        weight = None if sample_weight is None else _checked_weight(sample_weight, rows.mask)
-        arguments = () if y is None else (y,)
-        if has_fit_parameter(estimator, "sample_weight"):
-            if weight is not None or not rows.mask.all():
-                factor = np.ones(len(rows.mask)) if weight is None else weight
-                self.estimator_ = estimator.fit(rows.X, *arguments, sample_weight=np.where(rows.mask, factor, 0))
-                return self
-        elif weight is not None:
-            raise TypeError(
-                f"sample_weight was passed, but {type(estimator).__name__}.fit takes none; leave it out, or choose an "
-                "estimator that weights rows."
-            )
-        elif not rows.mask.all():
-            rows.X, arguments = take_rows(rows.X, rows.mask), tuple(take_rows(a, rows.mask) for a in arguments)
-        self.estimator_ = estimator.fit(rows.X, *arguments)
+        if sample_weight is not None:
+            sample_weight = _checked_weight(sample_weight, mask)
+        X = self._features(in_range)
+        if self.rows == "weight":
+            weight = np.ones(len(mask)) if sample_weight is None else sample_weight
+            sample_weight = None if sample_weight is None and mask.all() else np.where(mask, weight, 0)
+            # The targets of the others are from the range: they may be missing, or of classes that it does not hold.
+            counted = mask if sample_weight is None else sample_weight != 0
+            y = take_rows(y, np.where(mask, np.arange(len(mask)), np.argmax(counted)))
+        elif not mask.all():
+            X, y, sample_weight = (take_rows(table, mask) for table in (X, y, sample_weight))
+            fit_params = {name: _of_rows(value, mask) for name, value in fit_params.items()}
+        if sample_weight is not None or self.rows == "weight":
+            self._refuse_unweighted(estimator)
+        if sample_weight is not None:
+            fit_params["sample_weight"] = sample_weight
+        try:
+            self.estimator_: Any = estimator.fit(X, *(() if y is None else (y,)), **fit_params)
+        except Exception as error:
+            if self.keep_column and in_range.coordinates is not None and in_range.coordinates.dtype.kind in "mM":
+                error.add_note(
+                    f"The coordinate column ({self.column!r}) holds dates, and {type(estimator).__name__} saw it; "
+                    "RangeEstimator(..., keep_column=False) leaves it out."
+                )
+            raise
         return self
+
+    def _features(self, in_range: RangeRows) -> Any:
+        """Return the columns that the estimator sees."""
+        if self.keep_column:
+            return in_range.X
+        if in_range.X.shape[1] == 1:
+            raise ValueError("keep_column=False leaves no feature: X has the coordinate column only.")
+        return drop_column(in_range.X, self.column)
+
+    def _refuse_unweighted(self, estimator: Any) -> None:
+        takes = has_fit_parameter(estimator, "sample_weight")
+        if not takes and get_config()["enable_metadata_routing"]:
+            # A pipeline or search that hands weights on.
+            takes = bool(get_routing_for_object(estimator).consumes("fit", ["sample_weight"]))
+        if takes:
+            return
+        name = type(estimator).__name__
+        if self.rows == "weight":
+            raise TypeError(
+                f'rows="weight" needs an estimator whose fit takes sample_weight, and {name}.fit takes none; use '
+                'rows="drop".'
+            )
+        raise TypeError(
+            f"sample_weight was passed, but {name}.fit takes none; leave it out, or choose an estimator that weights "
+            "rows; a pipeline takes the weights of a step under its name, ridge__sample_weight, or by metadata routing."
+        )
 
     def mask(self, X: Any) -> np.ndarray:
         """Say which rows lie in the range.
@@ -162,7 +237,7 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         -------
         mask : ndarray of bool of shape (n_rows,)
         """
-        check_is_fitted(self, "estimator_")
+        check_is_fitted(self)
         return rows_in_range(self, X, reset=False).mask
 
     @available_if(_estimator_has("score"))
@@ -185,15 +260,17 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         ValueError
             If no row lies in the range.
         """
-        check_is_fitted(self, "estimator_")
-        rows = rows_in_range(self, X, reset=False, empty="raise")
+        check_is_fitted(self)
+        in_range = rows_in_range(self, X, reset=False, empty="raise")
+        mask = in_range.mask
         keywords = {}
         if sample_weight is not None:
-            keywords["sample_weight"] = _checked_weight(sample_weight, rows.mask)[rows.mask]
+            keywords["sample_weight"] = _checked_weight(sample_weight, mask)[mask]
+        X = take_rows(self._features(in_range), mask)
         if y is None:
-            return self.estimator_.score(take_rows(rows.X, rows.mask), **keywords)
-        check_consistent_length(rows.X, y)
-        return self.estimator_.score(take_rows(rows.X, rows.mask), take_rows(y, rows.mask), **keywords)
+            return self.estimator_.score(X, **keywords)
+        check_consistent_length(mask, y)
+        return self.estimator_.score(X, take_rows(y, mask), **keywords)
 
     @available_if(_estimator_has("predict"))
     def predict(self, X: Any) -> np.ndarray:
@@ -230,9 +307,8 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         return self.estimator_.classes_
 
     def _inner(self, method: str, X: Any) -> Any:
-        check_is_fitted(self, "estimator_")
-        rows = rows_in_range(self, X, reset=False)
-        return getattr(self.estimator_, method)(rows.X)
+        check_is_fitted(self)
+        return getattr(self.estimator_, method)(self._features(rows_in_range(self, X, reset=False)))
 
 
 def _checked_weight(sample_weight: Any, mask: np.ndarray) -> np.ndarray:
@@ -241,3 +317,9 @@ def _checked_weight(sample_weight: Any, mask: np.ndarray) -> np.ndarray:
     if not (weight[mask] != 0).any():
         raise ValueError("Sample weights are all zero in the range; every row that counts is weighted by zero.")
     return weight
+
+
+def _of_rows(value: Any, mask: np.ndarray) -> Any:
+    """Return the entries in range of what has one for each row."""
+    has_rows = isinstance(value, (list, tuple)) or getattr(value, "shape", ()) != ()
+    return take_rows(value, mask) if has_rows and len(value) == len(mask) else value

@@ -12,7 +12,16 @@ from skjaxwin._sklearn_private import safe_indexing
 from skjaxwin.bounds import coordinate_values
 from skjaxwin.ranges import parse_ranges, position_masks, refuse_empty, value_masks
 
-__all__ = ["RangeRows", "column_position", "is_frame", "row_coordinates", "rows_in_range", "take_rows"]
+__all__ = [
+    "RangeRows",
+    "column_position",
+    "drop_column",
+    "is_frame",
+    "refuse_equal_names",
+    "row_coordinates",
+    "rows_in_range",
+    "take_rows",
+]
 
 
 class RangeRows:
@@ -62,7 +71,11 @@ def rows_in_range(
     ranges = parse_ranges(estimator.start, estimator.stop)
     X = _table(estimator, X, y, reset)
     coordinates = row_coordinates(X, estimator.column) if by == "value" else None
-    masks = position_masks(len(X), ranges) if coordinates is None else value_masks(coordinates, ranges)
+    masks = (
+        position_masks(len(X), ranges)
+        if coordinates is None
+        else value_masks(coordinates, ranges, refuse_reversed=reset)
+    )
     if empty == "raise":
         refuse_empty(masks, ranges, "row", coordinates=coordinates, each=False)
     return RangeRows(X, coordinates, masks)
@@ -75,6 +88,7 @@ def _table(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
     elif not len(X):
         raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+    refuse_equal_names(X)
     validate_data(estimator, X, y, reset=reset, skip_check_array=True)
     return X
 
@@ -82,6 +96,13 @@ def _table(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
 def is_frame(X: Any) -> bool:
     """Say whether X is a dataframe."""
     return hasattr(X, "columns") and not isinstance(X, np.ndarray)
+
+
+def refuse_equal_names(X: Any) -> None:
+    """Raise if two columns of a dataframe have the same name; which one is meant would be a guess."""
+    if is_frame(X) and len(names := list(X.columns)) != len(set(names)):
+        equal = sorted({str(name) for name in names if names.count(name) > 1})
+        raise ValueError(f"X has columns of equal names, {equal}; rename them, or pass an array.")
 
 
 def row_coordinates(X: Any, column: int | str) -> np.ndarray:
@@ -116,6 +137,18 @@ def column_position(X: Any, column: int | str) -> int:
     return int(column) % n_columns
 
 
-def take_rows(table: Any, mask: np.ndarray) -> Any:
-    """Return the marked rows of an array, dataframe, series or list, as the same container; None stays None."""
-    return None if table is None else safe_indexing(table, np.flatnonzero(mask))
+def drop_column(X: Any, column: int | str) -> Any:
+    """Return a table without a column, in its container."""
+    position = column_position(X, column)
+    if is_frame(X):
+        return X[[name for i, name in enumerate(X.columns) if i != position]]
+    return np.delete(X, position, axis=1)
+
+
+def take_rows(table: Any, rows: np.ndarray) -> Any:
+    """Return marked rows, or those at positions, of an array, dataframe, series or list; None stays None."""
+    if table is None:
+        return None
+    if not hasattr(table, "shape") and not isinstance(table, (list, tuple)):
+        table = np.asarray(table)
+    return safe_indexing(table, np.flatnonzero(rows) if rows.dtype == bool else rows)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from inspect import signature
+from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
+from sklearn.utils.metadata_routing import UNUSED
 
 from skjaxwin._sklearn_private import check_sample_weight
 from skjaxwin.range_estimator import RangeEstimator
@@ -27,14 +31,16 @@ def range_scorer(scoring: Any) -> RangeScorer:
     Returns
     -------
     scorer : callable
-        ``scorer(estimator, X, y, sample_weight=None)`` for a `RangeEstimator`, or a ``Pipeline`` that ends in one.
-        Goes into searches and cross-validation as ``scoring=``; for several metrics, into a dict of scorers. For
-        metadata routing it has ``set_score_request``.
+        ``scorer(estimator, X, y, sample_weight=None)`` for a `RangeEstimator`, or a ``Pipeline``, search or
+        ``TransformedTargetRegressor`` that ends in one. Goes into searches and cross-validation as ``scoring=``; for
+        several metrics, into a dict of scorers. For metadata routing it has ``set_score_request``.
 
     Raises
     ------
     ValueError
-        When called on a fold without rows in range.
+        For an unknown name; and when called on a fold without rows in range.
+    TypeError
+        For anything but a scorer, such as a metric function: ``make_scorer`` makes a scorer of that.
 
     Examples
     --------
@@ -47,11 +53,15 @@ def range_scorer(scoring: Any) -> RangeScorer:
     >>> range_scorer("neg_mean_absolute_error")(fitted, x[:, None], y) > -1e-9
     True
     """
+    _scorer(scoring)
     return RangeScorer(scoring)
 
 
 class RangeScorer(BaseEstimator):
     """What `range_scorer` returns; an estimator so that ``set_score_request`` reaches `score`."""
+
+    # The estimator to score is no metadata.
+    __metadata_request__score: ClassVar[dict[str, str]] = {"estimator": UNUSED}
 
     def __init__(self, scoring: Any) -> None:
         self.scoring = scoring
@@ -62,11 +72,7 @@ class RangeScorer(BaseEstimator):
 
     def score(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Score a fitted estimator on the rows in range."""
-        if not isinstance(self.scoring, str) and not callable(self.scoring):
-            raise TypeError(
-                f"scoring={self.scoring!r} must be the name of a scorer, or a scorer; for several pass a dict."
-            )
-        scorer = get_scorer(self.scoring)
+        scorer = _scorer(self.scoring)
         mask = _mask(estimator, X)
         if not mask.any():
             raise ValueError(
@@ -79,16 +85,54 @@ class RangeScorer(BaseEstimator):
             arguments.append(take_rows(y, mask))
         if sample_weight is None:
             return scorer(estimator, *arguments)
+        if not self._accept_sample_weight():
+            raise TypeError(f"sample_weight was passed, but scoring={self.scoring!r} takes none.")
         weight = check_sample_weight(sample_weight, mask[:, None])[mask]
         return scorer(estimator, *arguments, sample_weight=weight)
 
+    def _accept_sample_weight(self) -> bool:
+        """Say whether the scorer takes weights, which scikit-learn asks before it hands on those of a search."""
+        scorer = _scorer(self.scoring)
+        accepts = getattr(scorer, "_accept_sample_weight", None)
+        return accepts() if accepts is not None else "sample_weight" in _parameters(scorer)
 
-def _mask(estimator: Any, X: Any) -> Any:
+
+def _scorer(scoring: Any) -> Any:
+    """Return the scorer that is named or passed; refuse anything else, metric functions in particular."""
+    if isinstance(scoring, str):
+        return get_scorer(scoring)
+    if not callable(scoring) or isinstance(scoring, type):
+        raise TypeError(f"scoring={scoring!r} must be the name of a scorer, or a scorer; for several pass a dict.")
+    if next(iter(_parameters(scoring)), "") in ("y_true", "labels_true", "y"):
+        raise TypeError(
+            f"scoring={scoring!r} is a metric of targets and predictions; make a scorer of it, "
+            "range_scorer(make_scorer(metric))."
+        )
+    return scoring
+
+
+def _parameters(function: Any) -> list[str]:
+    try:
+        return list(signature(function).parameters)
+    except ValueError:  # builtins without a signature
+        return []
+
+
+def _mask(estimator: Any, X: Any) -> np.ndarray:
     """Return which rows lie in range; earlier steps of a pipeline come first."""
     if isinstance(estimator, RangeEstimator):
         return estimator.mask(X)
-    if isinstance(estimator, Pipeline) and isinstance(estimator[-1], RangeEstimator):
-        return estimator[-1].mask(estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    if isinstance(estimator, Pipeline):
+        for _, step in estimator.steps[:-1]:
+            if hasattr(step, "transform"):  # neither "passthrough" nor a sampler, which only fits see
+                X = step.transform(X)
+        return _mask(estimator[-1], X)
+    if isinstance(estimator, FrozenEstimator):
+        return _mask(estimator.estimator, X)
+    for name in ("best_estimator_", "regressor_"):  # of a search, and of a TransformedTargetRegressor
+        if hasattr(estimator, name):
+            return _mask(getattr(estimator, name), X)
     raise TypeError(
-        f"range_scorer scores a RangeEstimator, or a Pipeline that ends in one, got {type(estimator).__name__}."
+        "range_scorer scores a fitted RangeEstimator, or a pipeline or search that ends in one, got "
+        f"{type(estimator).__name__}."
     )

@@ -69,7 +69,7 @@ def described(ranges: Ranges) -> str:
     )
 
 
-def value_masks(coordinates: np.ndarray, ranges: Ranges) -> np.ndarray:
+def value_masks(coordinates: np.ndarray, ranges: Ranges, *, refuse_reversed: bool = True) -> np.ndarray:
     """Say which coordinates lie in each range.
 
     Parameters
@@ -77,6 +77,9 @@ def value_masks(coordinates: np.ndarray, ranges: Ranges) -> np.ndarray:
     coordinates : ndarray of shape (n_points,)
         As returned by `bounds.coordinate_values`, in any order.
     ranges : list of (start, stop)
+    refuse_reversed : bool, default=True
+        Whether to raise if a stop is not above its start. Bounds that were in order for the data of a fit need not
+        be so in the dtype of other data: no integer lies in [5.1, 5.9).
 
     Returns
     -------
@@ -85,14 +88,14 @@ def value_masks(coordinates: np.ndarray, ranges: Ranges) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a stop is not above its start.
+        If a stop is not above its start, unless that is let through.
     """
     x = comparable(coordinates)
     masks = np.ones((len(ranges), len(x)), bool)
     for mask, (start, stop) in zip(masks, ranges, strict=True):
         low = None if start is None else exact_bound(start, coordinates.dtype, "start")
         high = None if stop is None else exact_bound(stop, coordinates.dtype, "stop")
-        if low is not None and high is not None and not low < high:
+        if refuse_reversed and low is not None and high is not None and not low < high:
             _refuse_order(start, stop, f" as {coordinates.dtype}")
         if low is not None:
             mask &= x >= low

@@ -79,6 +79,9 @@ class SubsetSampler(BaseEstimator):
         tags.input_tags.allow_nan = self.by == "position"
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "sample_indices_")
+
     def fit(self, X: Any, y: Any = None) -> SubsetSampler:
         """Find the rows in range; `fit_resample` does so itself.
 
@@ -117,9 +120,11 @@ class SubsetSampler(BaseEstimator):
         return take_rows(kept, mask), take_rows(y, mask)
 
     def _find(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        if hasattr(self, "sample_indices_"):
+            del self.sample_indices_  # a fit that fails must not leave those of another range
         self._validate_params()
         rows = rows_in_range(self, X, reset=True, by=self.by, empty="raise")
         if y is not None:
             check_consistent_length(rows.X, y)
-        self.sample_indices_ = np.flatnonzero(rows.mask)
+        self.sample_indices_: np.ndarray = np.flatnonzero(rows.mask)
         return rows.X, rows.mask

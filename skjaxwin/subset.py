@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import math
+import reprlib
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -14,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skjaxwin._sklearn_private import StrOptions, check_feature_names_in
 from skjaxwin.kernels import bucket
 from skjaxwin.range_columns import column_coordinates
-from skjaxwin.range_rows import RangeRows, column_position, is_frame, rows_in_range, take_rows
+from skjaxwin.range_rows import RangeRows, is_frame, refuse_equal_names, rows_in_range, take_rows
 from skjaxwin.ranges import BOUND, parse_ranges, position_masks, refuse_empty, value_masks
 
 __all__ = ["SubsetTransformer"]
@@ -79,7 +82,11 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
     to their dtype. `fit` raises if there is nothing in the range (with ``axis=1``: in each of the ranges).
 
     The dtype of X is kept; integers become float64 where they cannot hold `fill_value`. NaN passes through,
-    except in coordinates.
+    except in coordinates. `isolate` and `mask` take any columns beside the coordinate, `transform` only numbers.
+
+    scikit-learn takes notice of the names of columns only if all of them are text: the columns of a dataframe with
+    names such as 400 and 500 are called "x0" and "x1" in the output. With ``coordinates="feature_names"`` such
+    names serve as coordinates all the same; names like "400" do and are kept, too.
 
     Examples
     --------
@@ -142,6 +149,9 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_fitted_axis", None) == self.axis
+
     def fit(self, X: Any, y: Any = None) -> SubsetTransformer:
         """Find the range.
 
@@ -162,14 +172,15 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
             If bounds and coordinates are of different kinds.
         """
         del y
-        self._check_parameters()
-        for name in ("support_", "coordinates_"):
+        for name in ("support_", "coordinates_", "_fitted_axis"):
             if hasattr(self, name):
-                delattr(self, name)
+                delattr(self, name)  # a fit that fails must not leave what another one has found
+        self._check_parameters()
         if self.axis == 0:
-            self._numbers(self._rows(X, reset=True, empty="raise"))
+            _refuse_no_scalars(self._rows(X, reset=True, empty="raise").X)
         else:
             self._find_columns(X)
+        self._fitted_axis = self.axis
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -186,7 +197,7 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if self.axis == 0:
             rows = self._rows(X, reset=False)
-            values = self._numbers(rows, needs_all=True)
+            values = self._numbers(rows)
             filled = np.where(rows.mask[:, None], values, self._fill(values.dtype))
             return np.column_stack([filled, rows.mask.astype(filled.dtype)]) if self.add_indicator else filled
         values = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan")
@@ -254,16 +265,17 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
-            Those of the columns kept; "in_range" for the indicator, "pad0", "pad1", ... for padding.
+            Those of the columns kept; "in_range" for the indicator, "pad0", "pad1", ... for padding ("in_range_" or
+            "pad_0", "pad_1", ... where X has columns of these names).
         """
         check_is_fitted(self)
         names = check_feature_names_in(self, input_features)
         if self.axis == 0:
-            return np.append(names, np.array(["in_range"], dtype=object)) if self.add_indicator else names
+            return np.append(names, _unused(names, "in_range", [""])) if self.add_indicator else names
         if self.output == "mask":
             return names
-        padding = np.array([f"pad{i}" for i in range(self._n_padding())], dtype=object)
-        return np.concatenate([names[self.support_], padding])
+        numbers = [str(i) for i in range(self._n_padding())]
+        return np.concatenate([names[self.support_], _unused(names, "pad", numbers)])
 
     def _check_parameters(self) -> None:
         self._validate_params()
@@ -284,22 +296,22 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
     def _rows(self, X: Any, *, reset: bool, empty: str = "allow") -> RangeRows:
         return rows_in_range(self, X, reset=reset, by=self.by, empty=empty)
 
-    def _numbers(self, rows: RangeRows, *, needs_all: bool = False) -> np.ndarray:
-        """Return a table as numbers; only `transform` needs a coordinate column of dates to be one, and says so."""
-        X = rows.X
+    def _numbers(self, rows: RangeRows) -> np.ndarray:
+        """Return a table as numbers, which only `transform` needs it to be."""
+        instead = "use isolate(X, y) or mask(X), which take any columns, or turn them into numbers."
         if rows.coordinates is not None and rows.coordinates.dtype.kind in "mM":
-            if needs_all:
-                raise ValueError(
-                    f"The coordinate column ({self.column!r}) holds dates, which transform cannot put into an array of "
-                    "numbers; use isolate(X, y) or mask(X), or turn the dates into numbers."
-                )
-            X = _without(X, column_position(X, self.column))
-            if X.shape[1] == 0:
-                return np.empty((len(X), 0))
-        return check_array(X, dtype="numeric", ensure_all_finite="allow-nan", estimator=self, input_name="X")
+            raise ValueError(
+                f"The coordinate column ({self.column!r}) holds dates, which transform cannot put into an array of "
+                f"numbers; {instead}"
+            )
+        try:
+            return check_array(rows.X, dtype="numeric", ensure_all_finite="allow-nan", estimator=self, input_name="X")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"transform cannot put X into an array of numbers ({error}); {instead}") from error
 
     def _find_columns(self, X: Any) -> None:
         ranges = parse_ranges(self.start, self.stop)
+        refuse_equal_names(X)
         validate_data(self, X, reset=True, dtype="numeric", ensure_all_finite="allow-nan")
         self.coordinates_ = column_coordinates(X, self.coordinates, self.n_features_in_)
         by_value = self.by == "value"
@@ -322,20 +334,39 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
 
     def _fill(self, dtype: np.dtype) -> np.ndarray:
         """Return the fill value in the dtype, or as float64 where an integer cannot hold it."""
-        if dtype.kind == "f":
-            with np.errstate(over="ignore"):
-                return np.asarray(self.fill_value).astype(dtype)
-        if dtype.kind not in "iub":
+        value: Any = self.fill_value
+        if dtype.kind not in "fiub":
             raise TypeError(f"X has dtype {dtype}; only numbers can be filled. Convert X first.")
-        limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        whole = self.fill_value == self.fill_value and limits[0] <= self.fill_value <= limits[1]
-        if whole and int(self.fill_value) == self.fill_value:
-            return np.asarray(int(self.fill_value), dtype)
-        return np.asarray(self.fill_value, np.float64)
+        if dtype.kind != "f":
+            low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+            if value == value and low <= value <= high and int(value) == value:
+                return np.asarray(int(value), dtype)
+            dtype = np.dtype(np.float64)
+        try:
+            with np.errstate(over="ignore"):
+                fill = np.asarray(float(value)).astype(dtype)
+        except OverflowError:
+            fill = np.asarray(np.inf)
+        if np.isinf(fill) and abs(value) < math.inf:
+            raise ValueError(
+                f"fill_value={reprlib.repr(value)} is beyond {dtype}, which ends at {np.finfo(dtype).max:.3g}; take a "
+                "smaller one, or data of a wider dtype."
+            )
+        return fill
 
 
-def _without(X: Any, position: int) -> Any:
-    """Return a table without a column."""
-    if is_frame(X):
-        return X[[name for i, name in enumerate(X.columns) if i != position]]
-    return np.delete(X, position, axis=1)
+def _refuse_no_scalars(X: Any) -> None:
+    """Refuse objects that are neither numbers, text nor dates, as scikit-learn does."""
+    if is_frame(X) or X.dtype != object:
+        return
+    for value in X.ravel():
+        if value is not None and not isinstance(value, (str, Real, np.generic, datetime.date, datetime.timedelta)):
+            raise TypeError(f"X holds {value!r}; an argument must be a string, a number or a date.")
+
+
+def _unused(names: np.ndarray, stem: str, endings: list[str]) -> np.ndarray:
+    """Name columns that are appended, with underscores if X has columns of these names."""
+    taken = set(names)
+    while any(stem + ending in taken for ending in endings):
+        stem += "_"
+    return np.array([stem + ending for ending in endings], dtype=object)

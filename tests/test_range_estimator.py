@@ -16,6 +16,7 @@ from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
@@ -23,6 +24,7 @@ from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit, cross_
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
 
 from skjaxwin import (
     RangeEstimator,
@@ -97,7 +99,7 @@ def test_weights_are_multiplied_and_reach_the_score(signal):
         RangeEstimator(KNeighborsRegressor(), 30).fit(X, y, sample_weight=weight)
 
 
-def test_an_estimator_gets_weights_of_the_whole_shape(signal):
+def test_weights_keep_the_shape_of_the_data(signal):
     """What is compiled for a shape is compiled once for all ranges."""
     seen = []
 
@@ -108,8 +110,46 @@ def test_an_estimator_gets_weights_of_the_whole_shape(signal):
 
     X, y, inside = signal
     for start, stop in [(30, 60), (None, None)]:
-        RangeEstimator(Spy(), start, stop).fit(X, y)
+        RangeEstimator(Spy(), start, stop, rows="weight").fit(X, y)
     assert seen == [(X.shape, inside.sum()), (X.shape, None)]
+    # Targets of rows that do not count may be missing, or of classes that the range does not hold.
+    holes = np.where(inside, y, np.nan)
+    weighted = RangeEstimator(Ridge(), 30, 60, rows="weight").fit(X, holes)
+    np.testing.assert_allclose(weighted.predict(X), Ridge().fit(X[inside], y[inside]).predict(X))
+    labels = np.where(inside, np.where(X[:, 1] > 0, "a", "b"), "c")
+    assert RangeEstimator(LogisticRegression(), 30, 60, rows="weight").fit(X, labels).classes_.tolist() == ["a", "b"]
+    with pytest.raises(TypeError, match='rows="weight" needs an estimator whose fit takes sample_weight'):
+        RangeEstimator(KNeighborsRegressor(), rows="weight").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SVR(gamma="scale"),
+        HistGradientBoostingRegressor(max_iter=3, max_bins=15, early_stopping=True, random_state=0),
+        RollingJaxEstimator(models.Linear(), window=100, step=2000, capacity=2000),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_estimators_that_look_at_all_rows_see_those_in_range_alone(model, signal):
+    X, y, inside = signal
+    ranged = RangeEstimator(model, 30, 60).fit(X, np.where(inside, y, np.nan))
+    alone = clone(model).fit(X[inside], y[inside])
+    np.testing.assert_array_equal(ranged.predict(X), alone.predict(X))
+
+
+def test_classes_are_those_in_range(signal):
+    X, _, inside = signal
+    labels = np.where(inside, np.where(X[:, 1] > 0.7, "a", "b"), "c")
+    model = LogisticRegression(class_weight="balanced")
+    ranged, alone = RangeEstimator(model, 30, 60).fit(X, labels), clone(model).fit(X[inside], labels[inside])
+    assert ranged.classes_.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(ranged.predict_proba(X), alone.predict_proba(X))
+    for scoring in ("neg_log_loss", "roc_auc", "f1_macro"):
+        expected = get_scorer(scoring)(alone, X[inside], labels[inside])
+        assert range_scorer(scoring)(ranged, X, labels) == expected
+        scores = cross_val_score(RangeEstimator(model, 30, 60), X, labels, cv=FOLDS, scoring=range_scorer(scoring))
+        assert np.isfinite(scores).all()
 
 
 def test_classifier_and_unsupervised(signal):
@@ -176,6 +216,26 @@ def test_dates_reach_an_estimator_that_takes_them():
     rolling = RollingJaxEstimator(models.Linear(), time="day", step=200)
     ranged = RangeEstimator(rolling, "2024-04-01", column="day").fit(frame, y)
     assert ranged.estimator_.coef_ == pytest.approx([-3])
+
+
+@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame])
+def test_a_coordinate_that_is_no_feature(container):
+    day = pd.date_range("2024-01-01", periods=200)
+    z = np.random.default_rng(0).normal(size=200)
+    y = np.where(day < "2024-04-01", z, -3 * z)
+    frame = container({"z": z, "day": day})
+    ranged = RangeEstimator(LinearRegression(), "2024-04-01", column="day", keep_column=False).fit(frame, y)
+    assert ranged.estimator_.coef_ == pytest.approx([-3])
+    assert ranged.n_features_in_ == 2 and ranged.estimator_.feature_names_in_.tolist() == ["z"]
+    np.testing.assert_allclose(ranged.predict(frame), -3 * z, atol=1e-12)
+    assert ranged.score(frame, y) == range_scorer("r2")(ranged, frame, y) == 1
+    with pytest.raises(TypeError, match="DateTime64") as seen:
+        RangeEstimator(LinearRegression(), "2024-04-01", column="day").fit(pd.DataFrame({"z": z, "day": day}), y)
+    assert "keep_column=False" in seen.value.__notes__[0]
+    numbers = RangeEstimator(LinearRegression(), 91, column=1, keep_column=False)
+    assert numbers.fit(np.column_stack([z, np.arange(200)]), y).estimator_.coef_ == pytest.approx([-3])
+    with pytest.raises(ValueError, match="the coordinate column only"):
+        RangeEstimator(LinearRegression(), keep_column=False).fit(z[:, None], y)
 
 
 def test_folds_without_rows_in_range():
