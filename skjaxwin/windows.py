@@ -121,7 +121,7 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     if times.ndim != 1:
         raise ValueError(f"The {name} column must be 1-dimensional, got shape {times.shape}.")
     if times.dtype.kind == "O":
-        times = _objects_to_times(times)
+        times = _objects_to_times(times, name)
     if times.dtype.kind == "m":
         unit = np.datetime_data(times.dtype)[0]
         times = times.astype(np.int64).astype(f"datetime64[{unit}]")
@@ -132,7 +132,7 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     elif times.dtype.kind == "f":
         missing = np.isnan(times)
         if np.isinf(times).any():
-            raise ValueError(f"The {name} column contains infinity; times must be finite.")
+            raise ValueError(f"The {name} column contains infinity; it must be finite.")
     elif times.dtype.kind in "iu":
         missing = np.zeros(0, dtype=bool)
     else:
@@ -143,18 +143,18 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     if missing.any():
         raise ValueError(
             f"The {name} column contains NaN or NaT in {int(missing.sum())} row(s), the first at "
-            f"row {int(np.argmax(missing))}; remove these rows, every row needs a time."
+            f"row {int(np.argmax(missing))}; remove these rows, every row needs a {name}."
         )
     return times
 
 
-def _objects_to_times(values: np.ndarray) -> np.ndarray:
+def _objects_to_times(values: np.ndarray, name: str) -> np.ndarray:
     """Convert objects to datetime64 where they are dates, to numbers otherwise."""
     missing = np.array([_is_missing(v) for v in values], dtype=bool)
     present = values[~missing]
     if any(isinstance(v, str) for v in present):
         raise TypeError(
-            "The time column holds text; convert it with pandas.to_datetime or "
+            f"The {name} column holds text; convert it with pandas.to_datetime or "
             "numpy.asarray(..., dtype='datetime64[D]')."
         )
     if len(present) and all(isinstance(v, (datetime.date, np.datetime64)) for v in present):
@@ -167,10 +167,10 @@ def _objects_to_times(values: np.ndarray) -> np.ndarray:
     try:
         result[~missing] = np.array(present, dtype=result.dtype)
     except OverflowError:
-        raise ValueError("The time column holds integers beyond 64 bits; give times in a larger unit.") from None
+        raise ValueError(f"The {name} column holds integers beyond 64 bits; give them in a larger unit.") from None
     except TypeError as error:
         raise TypeError(
-            f"{error}: the time column must hold numbers or dates; convert others to dates "
+            f"{error}: the {name} column must hold numbers or dates; convert others to dates "
             "(a pandas Period with .dt.to_timestamp())."
         ) from error
     return result

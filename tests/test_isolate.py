@@ -151,9 +151,28 @@ def test_unsorted_and_missing_coordinates_raise_outside_and_are_never_marked_ins
         window, mask = jax.jit(lambda x: isolate(x, start=1, stop=3, size=6))(x)
         kept = np.asarray(window)[np.asarray(mask)]
         assert ((kept >= 1) & (kept < 3)).all()
-    at_end = jax.jit(lambda x: isolate(x, start=1, size=6))(np.array([0, 1, 2, np.nan, np.nan], np.float32))
-    assert at_end.count == 4 or at_end[1].sum() == 2  # NaN sorts to the end
-    np.testing.assert_array_equal(np.asarray(at_end[0])[:2], [1, 2])
+        with pytest.raises(ValueError, match="not sorted|NaN"):  # a known x is looked at when tracing
+            jax.jit(lambda start, x=x: isolate(x, start=start, size=6))(1.0)
+
+
+def test_missing_coordinates_in_compiled_code_are_in_no_range():
+    """NaN sort to the end; a reversed grid begins with them."""
+
+    @jax.jit
+    def each(x):
+        ranges = [(1, None), (None, 1.5), (None, None), (-np.inf, np.inf), (0.5, 2), (None, -np.inf)]
+        return [(r, r.count) for r in (isolate(x, start=a, stop=b, size=6) for a, b in ranges)]
+
+    rows = np.array([0, 1, 2, np.nan, np.nan], np.float32)
+    missing = np.full(5, np.nan, np.float32)
+    infinite = np.array([-np.inf, 1, np.inf, np.inf, np.nan], np.float32)
+    for x in (rows, rows[::-1], rows[[2, 1, 0, 3, 4]], rows[[3, 4, 0, 1, 2]], missing, infinite):
+        expected = [x >= 1, x < 1.5, x == x, x < np.inf, (x >= 0.5) & (x < 2), np.zeros(5, bool)]
+        for inside, (isolated, count) in zip(expected, jax.device_get(each(x)), strict=True):
+            assert count == isolated[1].sum() == inside.sum()
+            np.testing.assert_array_equal(isolated[0][: inside.sum()], x[inside])
+    few = jax.jit(lambda x: isolate(x, start=1, size=1))(rows)
+    assert few.count == 2 and np.asarray(few[0]).tolist() == [1]
 
 
 def test_nan_as_a_bound():
@@ -218,6 +237,22 @@ def test_a_range_without_rows_is_empty_and_a_reversed_one_raises():
         assert isolated.count == 0 and not np.any(isolated[0]) and not np.any(isolated[1])
     with pytest.raises(ValueError, match="stop=0 is below start=5"):
         isolate(x, start=5, stop=0, size=3)
+    days = np.array(["2024-01-01", "2024-01-09"], "datetime64[D]")
+    for grid, start, stop in (
+        (x, 4, 2),
+        (x[::-1], 4, 2),
+        (np.array([0, 9]), 2.9, 2.1),  # both of them round up to 3
+        (np.array([0, 9]), 2**53 + 1, 2.0**53),
+        (days, "2024-01-05T18", "2024-01-05T06"),
+        (days - days[0], np.timedelta64(30, "h"), np.timedelta64(26, "h")),
+    ):
+        with pytest.raises(ValueError, match="stop=.* is below start="):
+            isolate(grid, start=start, stop=stop, size=3)
+        assert isolate(grid, start=start, stop=start, size=3).count == 0
+    with pytest.raises(ValueError, match="stop=2 is below start=4"):
+        jax.jit(lambda x: isolate(x, start=4, stop=2, size=3))(x)
+    tenth = np.array([0.1], np.float32)  # 0.1 names this point, although it is a smaller number
+    assert isolate(tenth, start=tenth[0], stop=0.1, size=1).count == 0
     assert jax.jit(lambda a: isolate(x, start=a, stop=0, size=3))(5).count == 0
 
 
@@ -248,6 +283,41 @@ def test_containers():
     assert isolate(np.arange(4.0), start=jnp.float32(1), size=5).count == 3
 
 
+@pytest.mark.parametrize(
+    "x",
+    [
+        2**40 + np.arange(4),
+        1 + np.arange(4) * 1e-9,
+        np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]"),
+        np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]").astype(">M8[s]"),
+        np.arange(4).astype(">m8[h]"),
+        np.arange(4, dtype=">i4"),
+        np.arange(4, dtype=np.longdouble) * np.longdouble("1e-18") + 1,
+        np.arange(4).astype(jnp.bfloat16),
+    ],
+    ids=lambda x: x.dtype.str,
+)
+def test_known_arrays_keep_their_kind_and_dtype_beside_those_of_jax(x):
+    """Each window is of the kind of its array: JAX would narrow 64-bit numbers, and knows no dates."""
+    y = jnp.arange(4.0)
+
+    def check(by_value, by_row):
+        for isolated in (by_value, by_row):
+            assert type(isolated[0]) is np.ndarray and isolated[0].dtype == x.dtype
+            np.testing.assert_array_equal(isolated[0], x[1:3])
+            assert isinstance(isolated[1], jax.Array) and isinstance(isolated[2], jax.Array)
+        return by_value[1], by_row[1]
+
+    def both(y):
+        return check(isolate(x, y, start=x[1], stop=x[3], size=2), isolate_rows(x, y, start=1, stop=-1, size=2))
+
+    for windows in (both(y), jax.jit(both)(y)):
+        np.testing.assert_array_equal(windows, [[1, 2], [1, 2]])
+    with jax.enable_x64(True):
+        wide = jnp.arange(4.0)
+    assert isolate(np.arange(4), wide, size=4)[1].dtype == np.float64
+
+
 def test_bad_arguments():
     x = np.arange(4.0)
     with pytest.raises(ValueError, match=r"same number of rows, got \[4, 3\]"):
@@ -258,6 +328,19 @@ def test_bad_arguments():
         isolate(x, size=0)
     with pytest.raises(TypeError, match="size must be an integer that is known when compiling"):
         jax.jit(lambda size: isolate(x, size=size))(3)
+    months = np.arange(4).astype("m8[M]")
+    days = np.arange(4).astype("M8[D]")
+    for grid, start, message in (
+        (months, 1, "durations of dtype timedelta64.M., which have no fixed length"),
+        (days, np.timedelta64(1, "M"), "give a date, such as the first date plus that duration"),
+        (days, 5, "give a date, such as start='2024-01-31'"),
+        (days - days[0], 5, "give a duration, such as start=numpy.timedelta64"),
+        (np.array([1, None, "a"], object), 1, r"coordinate \(x\) column holds text"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            isolate(grid, start=start, size=4)
+    with pytest.raises(ValueError, match=r"every row needs a coordinate \(x\)"):
+        isolate(np.array([1, None, 3], object), size=4)
     with pytest.raises(TypeError, match="'a' is no number"):
         isolate(x, start="a", size=4)
     with pytest.raises(ValueError, match="must be a scalar"):
@@ -286,6 +369,66 @@ def test_traced_integer_bounds_neither_wrap_nor_round():
     with jax.enable_x64(True):
         huge = np.array([2**53, 2**53 + 1, 2**53 + 2], np.uint64)
         assert count(huge, np.int64(2**53 + 1), np.int64(2**53 + 2)) == 1
+
+
+def test_numbers_that_compiled_code_cannot_tell_apart():
+    x = 1 + np.arange(6) * 1e-9
+    for bad in (x, np.array([0.0, 1e300]), np.array([0, 1, 1 + 1e-9])[::-1].copy()):
+        with pytest.raises(ValueError, match="float32 cannot tell apart"):
+            jax.jit(lambda start, bad=bad: isolate(bad, start=start, size=6))(1.0)
+    with jax.enable_x64(True):
+        assert jax.jit(lambda start: isolate(x, start=start, size=6).count)(x[2]) == 4
+    wide = np.arange(6, dtype=np.longdouble)
+    with pytest.raises(TypeError, match=r"astype\('float64'\)"):
+        jax.jit(lambda start: isolate(wide, start=start, size=6))(1.0)
+    swapped = np.arange(6, dtype=">f8")
+    assert jax.jit(lambda start: isolate(swapped, start=start, size=6).count)(2.0) == 4
+
+
+def test_longest_floats_as_bounds():
+    x = 2**62 + np.arange(4)
+    half = np.longdouble(2**62 + 1) + np.longdouble(0.5)
+    if int(half) != 2**62 + 1:
+        pytest.skip("long double is not longer than double here")
+    assert isolate(x, start=half, size=4).first == 2
+    assert isolate(x, start=half - 1, size=4).first == 1
+    wide = np.longdouble(2**62) + np.arange(4) * np.longdouble(0.5)
+    assert [isolate(wide, start=bound, size=4).first for bound in (2**62 + 1, half)] == [2, 3]
+
+
+def test_masked_entries_are_refused():
+    y = np.ma.masked_greater(np.arange(4.0), 2)
+    for call in (lambda: isolate(y, size=4), lambda: isolate(np.arange(4), y, size=4), lambda: isolate_rows(y, size=4)):
+        with pytest.raises(ValueError, match="masked entries"):
+            call()
+    with pytest.raises(ValueError, match="masked entries"):
+        jax.jit(lambda a: isolate_rows(y, start=a, size=4))(1)
+    assert isolate(np.ma.array(np.arange(4.0)), start=1, size=4).count == 3
+
+
+def test_small_floats_of_jax_as_coordinates():
+    x = (np.arange(N) / 8).astype(jnp.bfloat16)
+    for start, stop in ((0.5, 1.25), (jnp.bfloat16(0.5), np.float32(1.25)), (-np.inf, 0.7)):
+        inside = (x.astype(float) >= float(start)) & (x.astype(float) < float(jnp.bfloat16(stop)))
+        for isolated in (cut(x, x, start, stop, N), compiled_cut(x, x, start, stop, N)):
+            assert isolated.count == inside.sum()
+            np.testing.assert_array_equal(isolated[1][isolated[2]], x[inside])
+
+
+def test_traced_row_numbers_and_counts_are_of_one_type():
+    def rows(start, stop):
+        isolated = isolate_rows(np.arange(300.0), start=start, stop=stop, size=300)
+        return isolated.first, isolated.count
+
+    for dtype in (np.uint8, np.uint32, np.int8, np.int32):
+        for start, stop in ((100, 3), (3, 100), (100, 100), (np.iinfo(dtype).max, np.iinfo(dtype).min), (0, 120)):
+            first, count = jax.jit(rows)(dtype(start), dtype(stop))
+            assert first.dtype == count.dtype == np.int32
+            expected = range(300)[start:stop]
+            assert int(count) == len(expected)
+            assert not len(expected) or int(first) == expected[0]
+        alone = jax.jit(lambda start: rows(start, 50))(dtype(100))
+        assert int(alone[1]) == 0 and alone[1].dtype == np.int32
 
 
 def test_traced_row_numbers_of_small_types():

@@ -1,22 +1,21 @@
 """Cut a range out of arrays at a fixed size, also inside a function that JAX compiles.
 
 There a range's bounds are traced and its length is unknown, so ``x[i:j]`` cannot be compiled. Here a window has the
-fixed `size`; rows beyond the range are zero and a mask says which are real. The window is a ``dynamic_slice``, which
-clamps a start too close to the end without a word: the clamping is done here, and undone by a second slice.
+fixed `size`; rows beyond the range are zero and a mask says which are real. What is known when tracing is checked and
+cut by NumPy; `traced_range` does the rest.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from skjaxwin.bounds import comparable, coordinate_values, exact_bound
+from skjaxwin.bounds import comparable, coordinate_values, exact_range, refuse_masked
+from skjaxwin.kernels.traced_range import cut_rows, find_range, is_traced, row_type, traced_row
 
 __all__ = ["Isolated", "isolate", "isolate_rows"]
 
@@ -80,8 +79,9 @@ def isolate(x: Any, *arrays: Any, start: Any = None, stop: Any = None, size: int
     Raises
     ------
     ValueError
-        If lengths differ or `size` is not positive. Outside of compiled code also if the range has more rows than
-        `size`, if x is not sorted or has NaN, or if stop is below start.
+        If lengths differ, `size` is not positive or an array has masked entries. Where x is known and not traced,
+        also if it is not sorted, has NaN, or (in compiled code) has numbers that JAX's precision cannot tell apart;
+        where bounds are known, if stop is below start; where both are, if the range has more rows than `size`.
     TypeError
         If `size` is traced, or bounds do not fit the dtype of `x`.
 
@@ -93,15 +93,18 @@ def isolate(x: Any, *arrays: Any, start: Any = None, stop: Any = None, size: int
     Notes
     -----
     Compiled code cannot raise: look at ``count``, which says how many rows are in range even if `size` is too
-    small for them. Nor does it look at all of `x` to see whether it is sorted; if it is not, rows may be missing,
-    but the mask never marks one whose x is out of range.
+    small for them. Nor does it look at all of a traced `x` to see whether it is sorted; if it is not, rows may be
+    missing, but the mask never marks one whose x is out of range. NaN at the end of x (where sorting puts them) or
+    at its beginning are in no range.
 
-    Bounds are rounded to the dtype of `x`, which under JAX's defaults is float32 in compiled code. A range
+    Bounds are rounded to the dtype of `x`. Under JAX's defaults that is float32 in compiled code: a float64 x that is
+    handed to a jitted function has been rounded, and neighbours made equal, before `isolate` sees it. A range
     without rows gives ``count`` 0 and a mask of False. For numbers of a range alone, as for a mean, divide by
     the mask's sum and not by `size`.
 
     Where x and the bounds are known and not traced, the rows are found by NumPy: exactly, whatever precision JAX has.
-    Outside of compiled code x may then hold dates; arrays come back as JAX's if any argument was one.
+    x may then hold dates, and each window is of the kind and dtype of the array that it was cut from: NumPy's from
+    NumPy's. All of x is looked at in each such call; for many ranges of a long signal compile the function.
 
     Examples
     --------
@@ -122,15 +125,21 @@ def isolate(x: Any, *arrays: Any, start: Any = None, stop: Any = None, size: int
     (200, 200, 3)
     """
     size = _checked_size(size)
-    if _traced(x, start, stop):
-        x, *others = (_as_jax(array) for array in (x, *arrays))
-        _check_lengths(x, others)
-        return _isolate_traced(x, others, start, stop, size)
+    _refuse_all_masked((x, *arrays))
+    if is_traced(x, start, stop):
+        others = [_as_jax(array, "An array") for array in arrays]
+        with np.errstate(over="ignore"):  # looked at below
+            placed = _as_jax(x, "x")
+        _check_lengths([placed, *others])
+        if not is_traced(x):
+            _check_known(np.asarray(x), placed.dtype)
+        first, count, mask = find_range(placed, start, stop, size)
+        return Isolated([*cut_rows([placed, *others], first, mask), mask], count, first)
     coordinates = np.asarray(x)
-    _check_lengths(coordinates, [])
+    _check_lengths([coordinates])
     coordinates = coordinate_values(coordinates, "coordinate (x)")
-    low, high = _sorted_bounds(coordinates, *(_python_scalar(bound) for bound in (start, stop)))
-    return _cut_known([x, *arrays], low, high, size, _any_jax(start, stop))
+    low, high = _sorted_bounds(coordinates, start, stop)
+    return _cut_known([x, *arrays], low, high, size)
 
 
 def isolate_rows(*arrays: Any, start: Any = None, stop: Any = None, size: int) -> Isolated:
@@ -171,111 +180,18 @@ def isolate_rows(*arrays: Any, start: Any = None, stop: Any = None, size: int) -
     size = _checked_size(size)
     if not arrays:
         raise ValueError("isolate_rows needs at least one array.")
-    if _traced(start, stop):
-        cut = [_as_jax(array) for array in arrays]
-        _check_lengths(cut[0], cut[1:])
-        low = _traced_row(start, 0, len(cut[0]), "start")
-        high = _traced_row(stop, len(cut[0]), len(cut[0]), "stop")
-        count = jnp.maximum(high - low, 0)
-        return _cut(cut, low, count, jnp.arange(size) < count)
-    low, high, _ = slice(_row(start, "start"), _row(stop, "stop")).indices(_check_lengths(arrays[0], arrays[1:]))
-    return _cut_known(list(arrays), low, max(low, high), size, _any_jax(start, stop))
-
-
-def _isolate_traced(x: jax.Array, others: list[jax.Array], start: Any, stop: Any, size: int) -> Isolated:
-    if x.ndim != 1:
-        raise ValueError(f"x must be 1-dimensional, got shape {x.shape}.")
-    if not jnp.issubdtype(x.dtype, jnp.integer) and not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(f"x has dtype {x.dtype}; in compiled code it must hold numbers.")
-    start, stop = _traced_bound(start, x, "start"), _traced_bound(stop, x, "stop")
-    descending = x[0] > x[-1]
-    before_start = _count_before(x, -math.inf if start is None else start, descending)
-    before_stop = _count_before(x, math.inf if stop is None else stop, descending)
-    low = jnp.where(descending, before_stop, before_start)
-    count = jnp.maximum(jnp.where(descending, before_start, before_stop) - low, 0)
-    for bound in (start, stop):
-        if isinstance(bound, jax.Array):
-            count = jnp.where(bound == bound, count, 0)  # NaN bounds nothing
-    mask = jnp.arange(size) < count
-    (window,) = _cut([x], low, count, mask)[:1]
-    if start is not None:
-        mask &= _at_least(window, start)
-    if stop is not None:
-        mask &= ~_at_least(window, stop) & (window == window)
-    return _cut([x, *others], low, count, mask)
-
-
-def _cut(arrays: list[jax.Array], low: Any, count: Any, mask: Any) -> Isolated:
-    """Move rows from `low` on to the front of windows as long as the mask, zero where it is False."""
-    n, size = len(arrays[0]), len(mask)
-    width = min(size, n)
-    begin = jnp.clip(low, 0, n - width)
-    windows = []
-    for array in arrays:
-        piece = lax.dynamic_slice_in_dim(array, begin, width)
-        room = jnp.concatenate([piece, jnp.zeros((size, *array.shape[1:]), array.dtype)])
-        window = lax.dynamic_slice_in_dim(room, low - begin, size)
-        shaped = mask.reshape(size, *[1] * (array.ndim - 1))
-        windows.append(jnp.where(shaped, window, jnp.zeros((), array.dtype)))
-    return Isolated([*windows, mask], count, low)
-
-
-def _count_before(x: jax.Array, bound: Any, descending: Any) -> Any:
-    """Count the leading rows below a bound (of ascending x) or not below it (of descending x), by bisection."""
-    n = len(x)
-    if isinstance(bound, float) and math.isinf(bound):  # also for integers, which know no infinity
-        return jnp.where(descending == (bound < 0), n, 0)
-
-    def halve(_: Any, span: Any) -> Any:
-        low, high = span
-        middle = (low + high) // 2
-        # Beyond the end the index is clamped; by then low == high, and nothing moves any more.
-        ahead = jnp.where(descending, x[middle] >= bound, x[middle] < bound) & (low < high)
-        return jnp.where(ahead, middle + 1, low), jnp.where(ahead, high, middle)
-
-    dtype = jnp.int32 if n < 2**30 else jnp.int64
-    return lax.fori_loop(0, n.bit_length(), halve, (jnp.zeros((), dtype), jnp.full((), n, dtype)))[0]
-
-
-def _at_least(x: Any, bound: Any) -> Any:
-    if isinstance(bound, float) and math.isinf(bound):
-        return jnp.full(x.shape, bound < 0)
-    return x >= bound
-
-
-def _traced_bound(bound: Any, x: jax.Array, name: str) -> Any:
-    """Return a bound in the dtype of x; infinities of integers stay Python's."""
-    if bound is None:
-        return None
-    if not isinstance(bound, jax.Array):
-        return _finite_scalar(exact_bound(_python_scalar(bound), x.dtype, name))
-    if bound.ndim != 0:
-        raise ValueError(f"{name} must be a scalar, got shape {bound.shape}; for many ranges use jax.vmap.")
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        return bound.astype(x.dtype)
-    if not jnp.issubdtype(bound.dtype, jnp.integer):
-        raise TypeError(
-            f"x holds integers ({x.dtype}), but the traced {name} is {bound.dtype}; round it up first: "
-            f"jnp.ceil({name}).astype(x.dtype)."
+    _refuse_all_masked(arrays)
+    n = _check_lengths(arrays)
+    if is_traced(start, stop):
+        first, end = (
+            traced_row(bound, n, name) if is_traced(bound) else jnp.asarray(_row(bound, name, last, n), row_type(n))
+            for bound, name, last in ((start, "start", 0), (stop, "stop", n))
         )
-    return _comparable(bound, x.dtype)
-
-
-def _comparable(bound: jax.Array, dtype: Any) -> jax.Array:
-    """Return an integer bound in a type in which comparing it with `dtype` neither wraps nor rounds."""
-    if bound.dtype.itemsize < 4:
-        bound = bound.astype(np.int32)
-    if np.dtype(dtype).itemsize < 4:
-        return bound if bound.dtype.kind == "u" else bound.astype(bound.dtype)  # no longer a weak type
-    own, other = np.iinfo(dtype), np.iinfo(bound.dtype)
-    if bound.dtype.kind != np.dtype(dtype).kind or other.bits > own.bits:
-        bound = jnp.clip(bound, max(own.min, other.min), min(own.max, other.max)).astype(dtype)
-    return bound
-
-
-def _finite_scalar(bound: Any) -> Any:
-    """Turn NumPy's infinities into Python's; other scalars keep their dtype."""
-    return float(bound) if isinstance(bound, (float, np.floating)) and np.isinf(bound) else bound
+        count = jnp.maximum(end - first, 0)
+        mask = jnp.arange(size) < count
+        return Isolated([*cut_rows([_as_jax(array, "An array") for array in arrays], first, mask), mask], count, first)
+    low, high = _row(start, "start", 0, n), _row(stop, "stop", n, n)
+    return _cut_known(list(arrays), low, max(low, high), size)
 
 
 def _sorted_bounds(x: np.ndarray, start: Any, stop: Any) -> tuple[int, int]:
@@ -283,15 +199,32 @@ def _sorted_bounds(x: np.ndarray, start: Any, stop: Any) -> tuple[int, int]:
     values = comparable(x)
     descending = bool(values[0] > values[-1])
     ascending = values[::-1] if descending else values
+    _check_sorted(ascending)
+    start_bound, stop_bound = exact_range(start, stop, x.dtype)
+    low = 0 if start is None else _search(ascending, start_bound)
+    high = len(x) if stop is None else _search(ascending, stop_bound)
+    high = max(low, high)  # floats that are rounded to one another
+    return (len(x) - high, len(x) - low) if descending else (low, high)
+
+
+def _check_sorted(ascending: np.ndarray) -> None:
     if not (ascending[1:] >= ascending[:-1]).all():
         raise ValueError(
             "x is not sorted; sort x and the arrays by it, or use SubsetTransformer, which takes any order."
         )
-    low = 0 if start is None else _search(ascending, exact_bound(start, x.dtype, "start"))
-    high = len(x) if stop is None else _search(ascending, exact_bound(stop, x.dtype, "stop"))
-    if high < low:
-        raise ValueError(f"stop={stop!r} is below start={start!r}.")
-    return (len(x) - high, len(x) - low) if descending else (low, high)
+
+
+def _check_known(x: np.ndarray, dtype: np.dtype) -> None:
+    """Raise for what compiled code would get wrong without a word, as far as x is known."""
+    x = comparable(coordinate_values(x, "coordinate (x)"))
+    _check_sorted(x[::-1] if x[0] > x[-1] else x)
+    with np.errstate(over="ignore"):
+        placed = comparable(x.astype(dtype))
+    if ((placed[1:] == placed[:-1]) & (x[1:] != x[:-1])).any() or not np.isfinite(placed).all():
+        raise ValueError(
+            f"x holds {x.dtype} numbers that {dtype} cannot tell apart or cannot hold; enable 64-bit types "
+            "(jax.enable_x64), or subtract an offset from x and the bounds."
+        )
 
 
 def _search(ascending: np.ndarray, bound: Any) -> int:
@@ -301,23 +234,25 @@ def _search(ascending: np.ndarray, bound: Any) -> int:
     return int(np.searchsorted(ascending, ascending.dtype.type(bound)))
 
 
-def _cut_known(arrays: list[Any], low: int, high: int, size: int, as_jax: bool) -> Isolated:
-    """Cut rows whose numbers are known, in NumPy where arrays are known, too."""
+def _cut_known(arrays: list[Any], low: int, high: int, size: int) -> Isolated:
+    """Cut rows whose numbers are known, out of each array as it is: NumPy's in NumPy, in any dtype."""
     count = high - low
-    _check_lengths(arrays[0], arrays[1:])
+    _check_lengths(arrays)
     if count > size:
         raise ValueError(f"The range holds {count} rows, but size={size}; set size to at least {count}.")
     mask = np.arange(size) < count
-    if _traced(*arrays):
-        return _cut([_as_jax(array) for array in arrays], low, count, jnp.asarray(mask))
-    windows = []
-    for array in map(np.asarray, arrays):
-        window = np.zeros((size, *array.shape[1:]), array.dtype)
-        window[:count] = array[low:high]
-        windows.append(window)
-    windows.append(mask)
-    as_jax = as_jax or _any_jax(*arrays)
-    return Isolated([jnp.asarray(window) for window in windows] if as_jax else windows, count, low)
+    windows: list[Any] = []
+    for array in arrays:
+        if is_traced(array):
+            windows += cut_rows([array], low, jnp.asarray(mask))
+            continue
+        known = np.asarray(array)
+        window = np.zeros((size, *known.shape[1:]), known.dtype)
+        window[:count] = known[low:high]
+        with jax.enable_x64(True):  # so that a 64-bit array stays one
+            windows.append(jnp.asarray(window) if isinstance(array, jax.Array) else window)
+    any_jax = any(isinstance(array, jax.Array) for array in arrays)
+    return Isolated([*windows, jnp.asarray(mask) if any_jax else mask], count, low)
 
 
 def _checked_size(size: Any) -> int:
@@ -333,9 +268,14 @@ def _checked_size(size: Any) -> int:
     return size
 
 
-def _check_lengths(x: Any, others: Any) -> int:
+def _refuse_all_masked(arrays: Any) -> None:
+    for array in arrays:
+        refuse_masked(array, "An array given to isolate")
+
+
+def _check_lengths(arrays: Any) -> int:
     """Return the number of rows that all arrays have."""
-    lengths = [np.shape(array)[0] if np.ndim(array) else None for array in (x, *others)]
+    lengths = [np.shape(array)[0] if np.ndim(array) else None for array in arrays]
     if None in lengths or len(set(lengths)) > 1:
         raise ValueError(f"x and the arrays must have the same number of rows, got {lengths}.")
     if lengths[0] == 0:
@@ -343,59 +283,34 @@ def _check_lengths(x: Any, others: Any) -> int:
     return int(lengths[0] or 0)
 
 
-def _traced_row(bound: Any, default: int, n: int, name: str) -> Any:
-    """Return a row number between 0 and n, as a slice would take it."""
+def _row(bound: Any, name: str, default: int, n: int) -> int:
+    """Return a row number between 0 and `n`, as a slice would take it."""
     if bound is None:
-        return jnp.asarray(default)
-    if not isinstance(bound, jax.Array):
-        bound = _row(bound, name)
-        return jnp.asarray(slice(bound, None).indices(n)[0])
-    if bound.ndim != 0 or not jnp.issubdtype(bound.dtype, jnp.integer):
-        raise TypeError(f"{name} must be an integer, got {bound.dtype} of shape {bound.shape}.")
-    if bound.dtype.itemsize < 4:
-        bound = bound.astype(np.int32)  # n may be beyond a small type
-    return jnp.clip(jnp.where(bound < 0, bound + n, bound), 0, n)
-
-
-def _row(bound: Any, name: str) -> int | None:
+        return default
     try:
-        return None if bound is None else operator.index(bound)
+        return slice(operator.index(bound), None).indices(n)[0]
     except TypeError:
         raise TypeError(
             f"{name}={bound!r} is no row number; give an integer, or use isolate to cut by value."
         ) from None
 
 
-def _traced(*values: Any) -> bool:
-    return any(isinstance(value, jax.core.Tracer) for value in values)
-
-
-def _any_jax(*values: Any) -> bool:
-    return any(isinstance(value, jax.Array) for value in values)
-
-
-def _as_jax(array: Any) -> jax.Array:
+def _as_jax(array: Any, what: str) -> jax.Array:
     if isinstance(array, jax.Array):
         return array
     array = np.asarray(array)
     if array.dtype.kind in "mM":
         raise TypeError(f"Compiled code takes no {array.dtype}; pass numbers, such as array.astype('int64').")
-    # A view, because JAX remembers an array's dtype by its identity, whatever the 64-bit mode.
-    placed = jnp.asarray(array.view())
-    if array.dtype.kind in "iu" and placed.dtype != array.dtype and array.size:
+    if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
+        raise TypeError(f"Compiled code takes no {array.dtype}; pass array.astype('float64'), or complex128.")
+    # Of the machine's byte order; and a view, because JAX remembers an array's dtype by its identity, whatever the
+    # 64-bit mode.
+    placed = jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False).view())
+    if array.dtype.kind in "iu" and placed.dtype.itemsize < array.dtype.itemsize and array.size:
         limits = np.iinfo(placed.dtype)
         if array.min() < limits.min or array.max() > limits.max:
             raise ValueError(
-                f"An array holds integers beyond {placed.dtype}, the widest that JAX takes without 64-bit types; "
+                f"{what} holds integers beyond {placed.dtype}, the widest that JAX takes without 64-bit types; "
                 "enable those (jax.enable_x64), or subtract an offset."
             )
     return placed
-
-
-def _python_scalar(bound: Any) -> Any:
-    """Return a bound that is a JAX or NumPy array without dimensions as a scalar."""
-    if isinstance(bound, (jax.Array, np.ndarray)):
-        if bound.ndim:
-            raise ValueError(f"A bound must be a scalar, got shape {bound.shape}.")
-        return np.asarray(bound)[()]
-    return bound
