@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from skjaxwin.bounds import coordinate_values
+from skjaxwin.interval_widths import intervals_of_width
+from skjaxwin.range_columns import numbers_from_names
 
 __all__ = ["interval_grid"]
-
-_MOST_INTERVALS = 1e5
 
 
 def interval_grid(
@@ -25,12 +24,14 @@ def interval_grid(
     Parameters
     ----------
     coordinates : array-like of shape (n_points,)
-        Numbers or dates, in any order.
+        Numbers or dates, in any order; or the names of a dataframe's columns, of which ``SubsetTransformer(axis=1,
+        coordinates="feature_names")`` makes the same numbers.
     n : int, default=None
         That many adjacent intervals of equally many distinct coordinates (or one more).
     widths : scalar or sequence, default=None
         Widths in the unit of the coordinates (timedeltas for dates), instead of `n`. For each width, intervals
-        begin at the smallest coordinate and then every `step`.
+        begin at the smallest coordinate and then every `step`, up to the first that reaches the last coordinate. A
+        bound that misses a float coordinate by rounding alone is that coordinate.
     step : scalar, default=None
         Distance between the beginnings of intervals of a width; None is the width itself.
     prefix : str, default=""
@@ -39,7 +40,7 @@ def interval_grid(
     Returns
     -------
     grid : list of dict
-        Dicts like ``{"start": [1.0], "stop": [2.0]}``. Intervals are half-open; those that reach the last
+        Dicts like ``{"start": [1.0], "stop": [2.0]}``, none of them twice. Intervals are half-open; those that reach the last
         coordinate have ``stop=None``.
 
     Raises
@@ -60,6 +61,8 @@ def interval_grid(
     >>> [(c["start"][0], c["stop"][0]) for c in interval_grid([0, 1, 2, 9], widths=[3, 8])]
     [(0, 3), (9, None), (0, 8), (8, None)]
     """
+    if _are_names(coordinates):
+        coordinates = numbers_from_names(list(coordinates))
     points = np.unique(coordinate_values(coordinates, "coordinate"))
     if not len(points):
         raise ValueError("coordinates are empty; give at least one.")
@@ -70,8 +73,17 @@ def interval_grid(
             raise ValueError("step goes with widths, not with n.")
         bounds = _equal_counts(points, n)
     else:
-        bounds = [pair for width in np.atleast_1d(widths) for pair in _of_width(points, width, step)]
+        if np.ndim(widths) > 1 or not len(np.atleast_1d(widths)):
+            raise ValueError(f"widths must be a number or timedelta, or a list of at least one, got {widths!r}.")
+        pairs = [pair for width in np.atleast_1d(widths) for pair in intervals_of_width(points, width, step)]
+        bounds = list(dict.fromkeys(pairs))  # the last interval may be one of several widths
     return [{f"{prefix}start": [_scalar(a)], f"{prefix}stop": [_scalar(b)]} for a, b in bounds]
+
+
+def _are_names(coordinates: Any) -> bool:
+    """Say whether all coordinates are text."""
+    values = np.asarray(coordinates)
+    return values.ndim == 1 and values.dtype.kind in "OUT" and all(isinstance(value, str) for value in values)
 
 
 def _equal_counts(points: np.ndarray, n: Any) -> list[tuple[Any, Any]]:
@@ -82,47 +94,6 @@ def _equal_counts(points: np.ndarray, n: Any) -> list[tuple[Any, Any]]:
         )
     starts = [part[0] for part in np.array_split(points, int(n))]
     return list(zip(starts, [*starts[1:], None], strict=True))
-
-
-def _of_width(points: np.ndarray, width: Any, step: Any) -> list[tuple[Any, Any]]:
-    """Return the intervals of one width that hold a point."""
-    if points.dtype.kind in "iu" and points.dtype.itemsize < 8:
-        points = points.astype(np.int64)  # bounds may lie beyond a small type
-    width = _length(width, points, "widths")
-    tiles = step is None
-    step = width if tiles else _length(step, points, "step")
-    ratio = float((points[-1] - points[0]) / step)
-    if not ratio < _MOST_INTERVALS:
-        raise ValueError(f"step={step!r} makes {ratio:.0f} intervals; take a larger step.")
-    # Multiples of the step, which do not drift as sums would; one more than needed, should the ratio be rounded down.
-    starts = points[0] + step * np.arange(int(ratio) + 2)
-    if points.dtype.kind == "f":
-        starts = starts.astype(points.dtype)  # so that bounds are not rounded once more when they are used
-    intervals: list[tuple[Any, Any]] = []
-    for i, start in enumerate(starts[:-1]):
-        stop = starts[i + 1] if tiles else start + width
-        last = bool(stop > points[-1])
-        if np.searchsorted(points, stop) > np.searchsorted(points, start):
-            intervals.append((start, None if last else stop))
-        if last:
-            return intervals
-    if tiles and starts[-1] <= points[-1]:
-        intervals.append((starts[-1], None))
-    return intervals
-
-
-def _length(length: Any, points: np.ndarray, name: str) -> Any:
-    """Return a width or step as a number, or as a timedelta64 for dates."""
-    if isinstance(length, datetime.timedelta):
-        length = np.timedelta64(length)
-    dates = points.dtype.kind in "mM"
-    right_kind = isinstance(length, np.timedelta64) if dates else isinstance(length, Real)
-    if not right_kind or isinstance(length, np.timedelta64) != dates or not length > length * 0:
-        raise ValueError(
-            f"{name} must be positive {'timedeltas' if dates else 'numbers'}, for coordinates of dtype "
-            f"{points.dtype}; got {length!r}."
-        )
-    return length
 
 
 def _scalar(value: Any) -> Any:

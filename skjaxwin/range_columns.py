@@ -9,7 +9,7 @@ import numpy as np
 from skjaxwin.bounds import coordinate_values
 from skjaxwin.range_rows import is_frame
 
-__all__ = ["column_coordinates"]
+__all__ = ["column_coordinates", "numbers_from_names"]
 
 
 def column_coordinates(X: Any, coordinates: Any, n_columns: int) -> np.ndarray:
@@ -42,7 +42,7 @@ def column_coordinates(X: Any, coordinates: Any, n_columns: int) -> np.ndarray:
                 'coordinates="feature_names" needs a dataframe with columns named by numbers, got '
                 f"{type(X).__name__}; pass a dataframe, or the coordinates themselves."
             )
-        return coordinate_values(_from_names(list(X.columns)), "coordinate")
+        return coordinate_values(numbers_from_names(list(X.columns)), "coordinate")
     # A copy: the array belongs to the user.
     values = np.array(coordinate_values(coordinates, "coordinate"))
     if len(values) != n_columns:
@@ -50,7 +50,7 @@ def column_coordinates(X: Any, coordinates: Any, n_columns: int) -> np.ndarray:
     return values
 
 
-def _from_names(names: list[Any]) -> Any:
+def numbers_from_names(names: list[Any]) -> Any:
     """Read names as numbers, as integers if all of them are; names that are no text are taken as they are."""
     if not all(isinstance(name, str) for name in names):
         return np.array(names)
@@ -61,8 +61,8 @@ def _from_names(names: list[Any]) -> Any:
             continue
     wrong = next(name for name in names if not _is_number(name))
     raise ValueError(
-        f'coordinates="feature_names": the column name {wrong!r} is no number; rename it, or pass the coordinates '
-        "themselves."
+        f"The column name {wrong!r} is no number, so that names cannot serve as coordinates; rename it, or pass the "
+        "coordinates themselves."
     )
 
 
