@@ -305,7 +305,8 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
                 f"numbers; {instead}"
             )
         try:
-            return check_array(rows.X, dtype="numeric", ensure_all_finite="allow-nan", estimator=self, input_name="X")
+            X = check_array(rows.X, dtype="numeric", ensure_all_finite="allow-nan", estimator=self, input_name="X")
+            return X.astype(np.float64) if X.dtype == object else X
         except (TypeError, ValueError) as error:
             raise ValueError(f"transform cannot put X into an array of numbers ({error}); {instead}") from error
 
@@ -313,10 +314,11 @@ class SubsetTransformer(TransformerMixin, BaseEstimator):
         ranges = parse_ranges(self.start, self.stop)
         refuse_equal_names(X)
         validate_data(self, X, reset=True, dtype="numeric", ensure_all_finite="allow-nan")
-        self.coordinates_ = column_coordinates(X, self.coordinates, self.n_features_in_)
+        coordinates = column_coordinates(X, self.coordinates, self.n_features_in_)
         by_value = self.by == "value"
-        masks = value_masks(self.coordinates_, ranges) if by_value else position_masks(self.n_features_in_, ranges)
-        refuse_empty(masks, ranges, "column", coordinates=self.coordinates_ if by_value else None, each=True)
+        masks = value_masks(coordinates, ranges) if by_value else position_masks(self.n_features_in_, ranges)
+        refuse_empty(masks, ranges, "column", coordinates=coordinates if by_value else None, each=True)
+        self.coordinates_: np.ndarray = coordinates
         self.support_: np.ndarray = np.logical_or.reduce(masks)
 
     def _check_column_names(self, X: Any) -> None:
