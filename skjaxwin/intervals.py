@@ -40,8 +40,8 @@ def interval_grid(
     Returns
     -------
     grid : list of dict
-        Dicts like ``{"start": [1.0], "stop": [2.0]}``, none of them twice. Intervals are half-open; those that reach the last
-        coordinate have ``stop=None``.
+        Dicts like ``{"start": [1.0], "stop": [2.0]}``, none of them twice. Intervals are half-open; those
+        that reach the last coordinate have ``stop=None``.
 
     Raises
     ------
