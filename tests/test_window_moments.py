@@ -87,6 +87,19 @@ def test_tiny_numbers_after_huge_ones_in_a_long_series(algorithm):
     np.testing.assert_allclose(fitted.params_["std"][:, 0], expected["std"], rtol=1e-10)
 
 
+@pytest.mark.parametrize("step", [1, 7, 1000, 5000])
+def test_series_longer_than_the_table_of_a_call(step):
+    x = np.random.default_rng(23).normal(size=150_000)
+    x[70_000:70_010] = 1e6
+    fitted = moments(SPREAD, window=200, step=step, algorithm="exact").fit(x[:, None])
+    found = fitted.params_["std"][:, 0]
+    edges = list(zip(fitted.window_starts_, fitted.window_stops_, strict=True))
+    assert len(found) == len(edges) >= 150_000 // step - 1
+    chosen = np.unique(np.r_[np.linspace(0, len(edges) - 1, 40).astype(int), np.flatnonzero(found > 1e3)[:20]])
+    expected = [np.std(x[edges[i][0] : edges[i][1]], ddof=1) for i in chosen]
+    np.testing.assert_allclose(found[chosen], expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("n", [64, 20_000])
 def test_constants_have_no_spread(n, algorithm):

@@ -44,6 +44,7 @@ class _Shape:
     steps: int
     grid: int
     plain: bool  # all weights are one, and stay so
+    rows: int  # of the table that one call is given
 
 
 def fit_additive(
@@ -83,45 +84,64 @@ def fit_additive(
     dtype, layout = rows.X.dtype, Layout.of(rows)
     n_candidates = len(next(iter(hyper.values()))) if hyper else 1
     grid = 1 if n_candidates == 1 else bucket(n_candidates, minimum=4)
-    table = padded_table(rows, capacity)
-    groups = make_groups(starts, stops)
     # Two kernels for all windows there are: no other length and no step compiles anew.
     whole = int((stops - starts).max()) > SHORT
+    if not whole:
+        rows, starts, stops = _without_gaps(rows, starts, stops)
+    groups = make_groups(starts, stops)
     steps = LONG if whole else SHORT
     shapes = tuple((name, np.shape(values)[1:]) for name, values in sorted(hyper.items()))
     key = (model.static_key(), shapes, layout, dtype.str, capacity)
     sizes = steps, grid, not layout.has_age and bool((rows.weight == 1).all())
 
-    def make() -> tuple[Any, _Shape, bool]:
-        return _make(model.static_copy(), hyper, layout, dtype, sizes, max_memory, errors, whole)
+    def make() -> tuple[Any, _Shape, bool, Any]:
+        return _make(model.static_copy(), hyper, layout, dtype, sizes, capacity, max_memory, errors, whole)
 
-    compiled, shape, exclusive = compiling.cached(("groups", *key, *sizes, errors, whole, max_memory), make)
+    made = compiling.cached(("groups", *key, *sizes, errors, whole, max_memory), make)
+    exclusive = made[2]
     pick = np.minimum(np.arange(grid), n_candidates - 1)  # the last candidate fills the grid up
     candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
-    placed = compiling.place(table, dtype)
-    middle = middles(model, key, layout, placed, groups, capacity, dtype, exclusive) if whole else None
-    return _run(compiled, shape, exclusive, placed, groups, starts, stops, middle, candidates, n_candidates, dtype)
+    table = middle = None
+    if whole:
+        table = compiling.place(padded_table(rows, capacity), dtype)
+        middle = middles(model, key, layout, table, groups, capacity, dtype, exclusive)
+    return _run(*made, table, rows, groups, starts, stops, middle, candidates, n_candidates)
+
+
+def _without_gaps(rows: Rows, starts: np.ndarray, stops: np.ndarray) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Leave out the rows between windows that lie far apart: a call takes rows that follow each other."""
+    between = np.maximum(starts[1:] - stops[:-1], 0).sum()
+    if 2 * between < len(rows.X):
+        return rows, starts, stops
+    bounds = np.bincount(starts, minlength=len(rows.X) + 1) - np.bincount(stops, minlength=len(rows.X) + 1)
+    inside = np.cumsum(bounds)[:-1] > 0
+    position = np.append(0, np.cumsum(inside))
+    kept = Rows(*(None if part is None else part[inside] for part in rows))
+    return kept, position[starts], position[stops]
 
 
 def _run(
     compiled: Any,
     shape: _Shape,
     exclusive: bool,
+    like: Any,
     table: Any,
+    rows: Rows,
     groups: Groups,
     starts: np.ndarray,
     stops: np.ndarray,
     middles: Any,
     candidates: dict[str, np.ndarray],
     n_candidates: int,
-    dtype: np.dtype,
 ) -> Any:
     """Go through all groups, some lanes at a time, and put the windows in order."""
-    n_groups, n_windows = len(groups.first), len(starts)
-    result: list[Any] = []
+    dtype, n_windows = rows.X.dtype, len(starts)
+    leaves, structure = jax.tree_util.tree_flatten(like)
+    result = [np.empty((n_windows, n_candidates, *leaf.shape[:-1]), leaf.dtype) for leaf in leaves]
 
-    def one_call(low: int) -> Any:
-        lane = np.minimum(np.arange(low, low + shape.lanes), n_groups - 1)
+    def one_call(span: tuple[int, int]) -> None:
+        low, high = span
+        lane = np.minimum(np.arange(low, low + shape.lanes), high - 1)
         window = groups.first[lane] + np.minimum(np.arange(SHORT)[:, None], groups.count[lane] - 1)
         bounds = {
             "start": groups.middle_start[lane],
@@ -130,32 +150,51 @@ def _run(
             "front": stops[window] - groups.middle_stop[lane],
             "steps": np.array([groups.back[lane].max(), groups.front[lane].max(), groups.count[lane].max()]),
         }
-        bounds = {name: array.astype(np.int32) for name, array in bounds.items()}
         bounds["even"] = np.array(all((bounds[name] == bounds[name][:, :1]).all() for name in ("back", "front")))
+        its_table = table
+        if table is None:  # a part that stays in the cache
+            first, last = starts[groups.first[low]], stops[window[-1, high - 1 - low]]
+            its_table = padded_table(Rows(*(None if part is None else part[first:last] for part in rows)), shape.rows)
+            bounds["start"], bounds["stop"] = bounds["start"] - first, bounds["stop"] - first
+        bounds = {name: array if name == "even" else array.astype(np.int32) for name, array in bounds.items()}
         middle = jax.tree_util.tree_map(lambda a: a[..., lane], middles)
-        out = compiling.run(compiled, table, bounds, middle, candidates, dtype=dtype, exclusive=exclusive)
-        return low, out
+        out = compiling.run(compiled, its_table, bounds, middle, candidates, dtype=dtype, exclusive=exclusive)
+        _collect(result, jax.tree_util.tree_leaves(out), groups, low, high, n_candidates)
 
-    def keep(low: int, out: Any) -> None:
-        leaves, structure = jax.tree_util.tree_flatten(out)
-        if not result:
-            whole = [np.empty((n_windows, n_candidates, *a.shape[3:]), a.dtype) for a in leaves]
-            result.append((whole, structure))
-        n_lanes = min(shape.lanes, n_groups - low)
-        first, count = groups.first[low], groups.count[low]
-        same = bool((groups.count[low : low + n_lanes] == count).all())
-        for whole, part in zip(result[0][0], leaves, strict=True):
-            if same:
-                block = whole[first : first + n_lanes * count].reshape(n_lanes, count, *whole.shape[1:])
-                block[...] = np.swapaxes(part[:count, :n_lanes, :n_candidates], 0, 1)
-                continue
-            for i, g in enumerate(range(low, min(low + shape.lanes, n_groups))):
-                first, count = groups.first[g], groups.count[g]
-                whole[first : first + count] = part[:count, i, :n_candidates]
+    spans = _calls(groups, starts, stops, shape, table is not None)
+    for _ in compiling.run_many(one_call, spans, exclusive=exclusive):
+        pass
+    return jax.tree_util.tree_unflatten(structure, result)
 
-    for low, out in compiling.run_many(one_call, range(0, n_groups, shape.lanes), exclusive=exclusive):
-        keep(low, out)
-    return jax.tree_util.tree_unflatten(result[0][1], result[0][0])
+
+def _calls(groups: Groups, starts: np.ndarray, stops: np.ndarray, shape: _Shape, whole: bool) -> list[tuple[int, int]]:
+    """Return which groups go into each call: as many as there are lanes, and rows in its table."""
+    n_groups = len(groups.first)
+    if whole:
+        return [(low, min(low + shape.lanes, n_groups)) for low in range(0, n_groups, shape.lanes)]
+    start, stop = starts[groups.first], stops[groups.first + groups.count - 1]
+    after = np.searchsorted(stop, start + shape.rows, side="right")
+    spans, low = [], 0
+    while low < n_groups:
+        spans.append((low, min(low + shape.lanes, int(after[low]))))
+        low = spans[-1][1]
+    return spans
+
+
+def _collect(
+    result: list[np.ndarray], leaves: list[np.ndarray], groups: Groups, low: int, high: int, n_candidates: int
+) -> None:
+    """Write the windows of one call where they belong."""
+    first, counts = groups.first[low], groups.count[low:high]
+    for whole, part in zip(result, leaves, strict=True):
+        if (counts == counts[0]).all():
+            n_lanes, count = high - low, counts[0]
+            block = whole[first : first + n_lanes * count].reshape(n_lanes, count, *whole.shape[1:])
+            block[...] = np.swapaxes(part[:count, :n_lanes, :n_candidates], 0, 1)
+            continue
+        for i, count in enumerate(counts):
+            begin = groups.first[low + i]
+            whole[begin : begin + count] = part[:count, i, :n_candidates]
 
 
 def _make(
@@ -164,10 +203,11 @@ def _make(
     layout: Layout,
     dtype: np.dtype,
     sizes: tuple[int, int, bool],
+    capacity: int,
     max_memory: float,
     errors: bool,
     whole: bool,
-) -> tuple[Any, _Shape, bool]:
+) -> tuple[Any, _Shape, bool, Any]:
     """Choose the lanes by memory and define the kernel."""
     steps, grid, plain = sizes
 
@@ -189,9 +229,9 @@ def _make(
     lane_bytes = 2 * steps * statistic_bytes + SHORT * grid * result_bytes
     lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
     lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
-    shape = _Shape(lanes, steps, grid, plain)
+    shape = _Shape(lanes, steps, grid, plain, capacity if whole else min(capacity, (lanes + 1) * SHORT))
     compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups", quick_compile=False)
-    return compiled, shape, lapack_can_block(traced.primitives)
+    return compiled, shape, lapack_can_block(traced.primitives), traced.result[1]
 
 
 def _for_each(solve: Any, candidates: Any, grid: int) -> Any:
