@@ -205,7 +205,7 @@ class RangeEstimator(MetaEstimatorMixin, BaseEstimator):
         if self.keep_column:
             return in_range.X
         if in_range.X.shape[1] == 1:
-            raise ValueError("keep_column=False leaves no feature: X has the coordinate column only.")
+            raise ValueError("keep_column=False leaves no feature: X has 1 feature(s), the coordinate column only.")
         return drop_column(in_range.X, self.column)
 
     def _refuse_unweighted(self, estimator: Any) -> None:

@@ -7,6 +7,7 @@ import warnings
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks as checks
 
 from skjaxwin import RangeEstimator, SubsetSampler, SubsetTransformer
@@ -30,7 +31,11 @@ SAMPLERS = {"sampler": SubsetSampler(0.3), "sampler, several ranges": SubsetSamp
 RANGES = {
     "regressor": RangeEstimator(Ridge(), -1.5),
     "regressor, several ranges": RangeEstimator(Ridge(), *GAPS),
+    "regressor, weights": RangeEstimator(Ridge(), *GAPS, rows="weight"),
+    "regressor, without the coordinate": RangeEstimator(Ridge(), *GAPS, keep_column=False),
     "classifier": RangeEstimator(LogisticRegression(tol=1e-8), *GAPS),
+    "classifier, weights": RangeEstimator(LogisticRegression(tol=1e-8), *GAPS, rows="weight"),
+    "without a target": RangeEstimator(StandardScaler(), *GAPS),
 }
 INSTANCES = ROWS | COLUMNS | SAMPLERS | RANGES
 BY_POSITION = "positions of rows are those in the table that is passed: its order and subsets change them by definition"
