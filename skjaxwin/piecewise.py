@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from skjaxwin.bounds import coordinate_values, exact_bound
-from skjaxwin.kernels.pieces import Cuts, run_pieces
+from skjaxwin.bounds import coordinate_values, exact_range, refuse_masked
+from skjaxwin.kernels.pieces import Cuts, refuse_traced, run_pieces
 from skjaxwin.kernels.shapes import bucket
 from skjaxwin.models._base import source_place
 from skjaxwin.models._keys import freeze
@@ -17,6 +18,8 @@ from skjaxwin.models._keys import freeze
 __all__ = ["map_pieces", "pieces"]
 
 _CHECKED_AT_ONCE = 2**20
+# Pieces and halos beyond a signal are cut down to its length, but not below this, so that short signals share a kernel.
+_SHORT = 1024
 
 
 def pieces(n: int, size: int) -> np.ndarray:
@@ -67,7 +70,8 @@ def map_pieces(
     function : callable
         ``function(x_piece, *array_pieces, mask) -> results``, a plain function of arrays that JAX can trace. Each
         piece has the same number of rows, `size` (or, with `edges`, the longest piece's rounded up to a power of
-        two) and ``2 * halo`` more. `mask` is True for rows of the signal; other rows are zero and must not
+        two) and ``2 * halo`` more; `size` and `halo` beyond the signal are cut down to its length, rounded up to a
+        power of two of at least 1024. `mask` is True for rows of the signal; other rows are zero and must not
         count. `results` is an array, or a tuple or dict of arrays.
     x : array-like of shape (n,) or (n, ...)
         The signal's coordinates, or, with `size`, any array. A ``numpy.memmap`` is read piece by piece.
@@ -86,7 +90,8 @@ def map_pieces(
         "stack" puts results side by side, leading axis pieces. "stitch" is for results with a row for each row of
         the piece: the halo is cut off and the rows are joined to an array of the signal's length.
     batch_size : int or "auto", default="auto"
-        Pieces in one call. More take more memory; "auto" keeps a batch to a few megabytes, however long the signal.
+        Pieces in one call. More take more memory; "auto" keeps a batch to a few megabytes, or to a single piece if
+        that is longer, however long the signal.
 
     Returns
     -------
@@ -96,10 +101,10 @@ def map_pieces(
     Raises
     ------
     ValueError
-        If not one of `size` and `edges` is given, if lengths differ, x is not sorted or has NaN, or edges to
-        be stitched leave rows out.
+        If not one of `size` and `edges` is given, if lengths differ, an array has masked entries, x is not sorted or
+        has NaN, edges are not ascending, or edges to be stitched leave rows out.
     TypeError
-        If the function cannot be compiled, with its line.
+        If the function cannot be compiled, with its line; if an array is traced or not of numbers that JAX knows.
 
     See Also
     --------
@@ -108,10 +113,14 @@ def map_pieces(
     Notes
     -----
     The compiled function is found again by its code: further signals compile nothing, as long as dtypes and `size`
-    stay the same (of those shorter than a batch, one for each power of two of pieces does). Arrays keep their
-    dtype, float64 included. Batches are computed on all cores.
+    stay the same (of those shorter than a batch, one for each power of two of pieces does). What it reads from
+    globals, its closure and objects of your own classes is part of that, so that a change is seen. Objects of
+    installed libraries count by identity: if you change one that the function reads, pass a new one.
 
-    An interval of `edges` without rows gives a piece whose mask is False.
+    Arrays keep their dtype, float64 included. Batches are computed on all cores.
+
+    An interval of `edges` without rows gives a piece whose mask is False. All pieces get the room of the longest, so
+    that edges far apart beside narrow ones cost the time and memory of the long piece for each.
 
     Examples
     --------
@@ -140,6 +149,9 @@ def map_pieces(
     halo = _whole(halo, "halo", 0)
     if batch_size != "auto":
         batch_size = _whole(batch_size, "batch_size", 1)
+    refuse_traced((x, *arrays, edges))
+    for array in (x, *arrays, edges):
+        refuse_masked(array, "An array given to map_pieces")
     signal = [np.asanyarray(array) for array in (x, *arrays)]
     lengths = [len(array) if array.ndim else None for array in signal]
     if None in lengths or len(set(lengths)) > 1:
@@ -147,11 +159,12 @@ def map_pieces(
     if not lengths[0]:
         raise ValueError("x has no rows; there is nothing to cut.")
     for array in signal:
-        if array.dtype.kind not in "fiubc":
+        if array.dtype.kind not in "fiubc" or array.dtype.itemsize > (16 if array.dtype.kind == "c" else 8):
             raise TypeError(
-                f"map_pieces takes numbers, got an array of dtype {array.dtype}; turn dates into numbers first, for "
-                "example (x - x[0]) / np.timedelta64(1, 's')."
+                f"map_pieces takes JAX's numbers, of up to 64 bits, got an array of dtype {array.dtype}; "
+                f"{_instead(array.dtype)}."
             )
+    halo = min(halo, bucket(lengths[0], minimum=_SHORT))
     cuts = _by_size(len(signal[0]), size, halo) if edges is None else _by_edges(signal[0], edges, halo)
     if output == "stitch" and (cuts.starts[0] > 0 or cuts.stops[-1] < len(signal[0])):
         raise ValueError(
@@ -170,17 +183,29 @@ def map_pieces(
     )
 
 
+def _instead(dtype: np.dtype) -> str:
+    """Say what to pass instead of an array that compiled code does not take."""
+    if dtype.kind in "mM":
+        return "turn dates into numbers first, for example (x - x[0]) / np.timedelta64(1, 's')"
+    if dtype.kind == "c":
+        return "pass array.astype('complex128')"
+    return f"pass array.astype('{'float64' if dtype.kind in 'fO' else 'float32'}')"
+
+
 def _by_size(n: int, size: Any, halo: int) -> Cuts:
     bounds = pieces(n, size)
-    # A size beyond the signal is kept: the same function and size then find their kernel again.
-    return Cuts(bounds[:, 0], bounds[:, 1], int(size), halo, True)
+    return Cuts(bounds[:, 0], bounds[:, 1], min(int(size), bucket(n, minimum=_SHORT)), halo, True)
 
 
 def _by_edges(x: np.ndarray, edges: Any, halo: int) -> Cuts:
     """Find the rows of each interval; x is checked in parts, so that a memory map is not held in full."""
     if x.ndim != 1 or x.dtype.kind not in "fiu":
         raise ValueError(f"edges cut a 1-dimensional x of numbers, got shape {x.shape} and dtype {x.dtype}.")
-    edges = list(edges)
+    if np.ndim(edges) != 1:
+        raise TypeError(f"edges must be a flat sequence of ascending values, got {edges!r}.")
+    edges = list(np.asarray(edges) if hasattr(edges, "__array__") else edges)
+    if any(edge is None for edge in edges):
+        raise TypeError(f"edges hold None: {edges}; write -numpy.inf or numpy.inf for no bound.")
     if len(edges) < 2:
         raise ValueError(f"edges must hold at least two values, got {edges}.")
     last = None
@@ -189,12 +214,11 @@ def _by_edges(x: np.ndarray, edges: Any, halo: int) -> Cuts:
         if not (part[1:] >= part[:-1]).all() or (last is not None and part[0] < last):
             raise ValueError("x is not ascending; sort x and the arrays by it, or cut by size.")
         last = part[-1]
-    rows = np.array([_row_of(x, exact_bound(edge, x.dtype, f"edges[{i}]")) for i, edge in enumerate(edges)])
-    wrong = np.flatnonzero(np.diff(rows) < 0)
-    if len(wrong):
-        raise ValueError(
-            f"edges must be ascending, but edges[{wrong[0] + 1}]={edges[wrong[0] + 1]!r} is below the one before."
-        )
+    names = [f"edges[{i}]" for i in range(len(edges))]
+    pairs = (exact_range(*two, x.dtype, name) for two, name in zip(pairwise(edges), pairwise(names), strict=True))
+    lows, highs = zip(*pairs, strict=True)
+    # Floats that are rounded to one another may be a hair out of order.
+    rows = np.maximum.accumulate([_row_of(x, bound) for bound in (*lows, highs[-1])])
     longest = int(np.diff(rows).max())
     if longest == 0:
         raise ValueError(f"No row of x lies between the edges; x goes from {x[0]} to {x[-1]}.")

@@ -168,6 +168,84 @@ def test_memory_does_not_grow_with_the_signal(tmp_path):
     assert grown < 50e6
 
 
+def test_inside_compiled_functions():
+    y = np.arange(10.0)
+
+    def sums(y, mask):
+        return jnp.sum(y)
+
+    known = jax.jit(lambda a: a * map_pieces(sums, y, size=5))
+    np.testing.assert_array_equal(known(2.0), [20, 70])
+    for transform in (jax.jit, jax.grad):
+        with pytest.raises(TypeError, match="isolate_rows under jax.lax.map"):
+            transform(lambda y: map_pieces(sums, y, size=5).sum())(y)
+    with pytest.raises(TypeError, match="isolate_rows under jax.lax.map"):
+        jax.jit(lambda edges: map_pieces(sums, y, edges=edges))(np.array([0.0, 5.0]))
+
+
+def test_edges_of_any_library_and_dtype():
+    x = np.arange(10, dtype=np.float32) / 10
+    exact = map_pieces(total, x, x, edges=[0.2, 0.5, 0.9])["rows"]
+    assert exact.tolist() == [3, 4]
+    for edges in (jnp.array([0.2, 0.5, 0.9]), [jnp.float32(0.2), np.float32(0.5), 0.9], (0.2, 0.5, 0.9)):
+        assert map_pieces(total, x, x, edges=edges)["rows"].tolist() == [3, 4]
+    assert map_pieces(total, x, x, edges=[x[2], 0.2, x[5]])["rows"].tolist() == [0, 3]  # 0.2 is the point, too
+    whole = np.arange(10)
+    assert map_pieces(total, whole, whole, edges=[2.5, 2.5, 5])["rows"].tolist() == [0, 2]
+    with pytest.raises(ValueError, match=r"edges\[1\]=2.1 is below edges\[0\]=2.9"):
+        map_pieces(total, whole, whole, edges=[2.9, 2.1, 5])
+
+
+def test_sizes_halos_and_batches_beyond_the_signal_take_no_room():
+    """Each of these would ask for terabytes."""
+    y, widths = np.arange(1500.0), []
+
+    def double(y, mask):
+        widths.append(y.shape)
+        return jnp.where(mask, 2 * y, 0)
+
+    for keywords in ({"size": 10**12}, {"size": 700, "halo": 10**12}, {"size": 700, "batch_size": 10**12}):
+        np.testing.assert_array_equal(map_pieces(double, y, output="stitch", **keywords), 2 * y)
+    assert max(widths) == (700 + 2 * 2048,)
+
+
+class Slotted:
+    """Keeps its state in slots, one of them private."""
+
+    __slots__ = ("__offset", "scale")
+
+    def __init__(self, scale, offset):
+        self.scale = scale
+        self.__offset = offset
+
+    def apply(self, y, mask):
+        return self.scale * y + self.__offset
+
+    def move(self, offset):
+        self.__offset = offset
+
+
+class Level(int):
+    """A number that may have attributes."""
+
+
+def test_changes_of_objects_that_a_function_reads_are_seen(compiled):
+    y = np.arange(4.0)
+    slotted = Slotted(2.0, 0.0)
+    np.testing.assert_array_equal(map_pieces(slotted.apply, y, size=4, output="stitch"), 2 * y)
+    slotted.scale = 3.0
+    np.testing.assert_array_equal(map_pieces(slotted.apply, y, size=4, output="stitch"), 3 * y)
+    slotted.move(1.0)
+    np.testing.assert_array_equal(map_pieces(slotted.apply, y, size=4, output="stitch"), 3 * y + 1)
+    before = len(compiled)
+    np.testing.assert_array_equal(map_pieces(Slotted(3.0, 1.0).apply, y, size=4, output="stitch"), 3 * y + 1)
+    assert len(compiled) == before
+    for level in (Level(1), Level(2)):
+        np.testing.assert_array_equal(
+            map_pieces(lambda y, mask, level=level: y + level, y, size=4, output="stitch"), y + int(level)
+        )
+
+
 def test_bad_arguments():
     x = np.arange(10.0)
     wrong = [
@@ -180,7 +258,11 @@ def test_bad_arguments():
         ({"size": 3, "output": "join"}, ValueError, "output='join'"),
         ({"size": 3, "output": "stitch"}, ValueError, "shape .* for a piece of 3 rows"),
         ({"edges": [0]}, ValueError, "at least two"),
-        ({"edges": [0, 5, 3]}, ValueError, r"edges\[2\]=3 is below"),
+        ({"edges": [0, 5, 3]}, ValueError, r"edges\[2\]=3 is below edges\[1\]=5"),
+        ({"edges": [0, 5.7, 5.3]}, ValueError, r"edges\[2\]=5.3 is below edges\[1\]=5.7"),
+        ({"edges": 5}, TypeError, "edges must be a flat sequence of ascending values, got 5"),
+        ({"edges": [[0, 5]]}, TypeError, "edges must be a flat sequence"),
+        ({"edges": [None, 5]}, TypeError, "write -numpy.inf or numpy.inf for no bound"),
         ({"edges": [0, np.nan]}, ValueError, r"edges\[1\] is NaN"),
         ({"edges": [20, 30]}, ValueError, "No row of x"),
     ]
@@ -190,11 +272,20 @@ def test_bad_arguments():
     for bad in (x[::-1], np.array([0, np.nan, 2])):
         with pytest.raises(ValueError, match="not ascending|NaN"):
             map_pieces(lambda x, mask: jnp.sum(x), bad, edges=[0, 1])
+    for dtype, instead in ((np.longdouble, "float64"), (np.clongdouble, "complex128"), (jnp.bfloat16, "float32")):
+        if np.dtype(dtype).name not in ("float64", "complex128"):  # as long doubles are on some machines
+            with pytest.raises(TypeError, match=rf"pass array.astype\('{instead}'\)"):
+                map_pieces(lambda x, mask: jnp.sum(x), x.astype(dtype), size=3)
+    masked = np.ma.masked_greater(x, 7)
+    for signal in ((masked,), (x, masked)):
+        with pytest.raises(ValueError, match="masked entries"):
+            map_pieces(lambda *parts: jnp.sum(parts[-2]), *signal, size=3)
+    np.testing.assert_array_equal(map_pieces(lambda x, mask: jnp.sum(x), np.ma.array(x), size=5), [10, 35])
     with pytest.raises(ValueError, match="same number of rows"):
         map_pieces(total, x, x[:5], size=3)
     with pytest.raises(ValueError, match="no rows"):
         map_pieces(total, x[:0], size=3)
-    with pytest.raises(TypeError, match="takes numbers, got an array of dtype datetime64"):
+    with pytest.raises(TypeError, match="got an array of dtype datetime64.*turn dates into numbers"):
         map_pieces(total, x.astype("datetime64[s]"), size=3)
     with pytest.raises(TypeError, match="must be a function"):
         map_pieces(3, x, size=3)

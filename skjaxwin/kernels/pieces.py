@@ -17,9 +17,10 @@ import numpy as np
 from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels.linalg import lapack_can_block
 from skjaxwin.kernels.shapes import aligned_empty, bucket
+from skjaxwin.kernels.traced_range import is_traced
 from skjaxwin.kernels.tracing import Traced, trace
 
-__all__ = ["Cuts", "run_pieces"]
+__all__ = ["Cuts", "refuse_traced", "run_pieces"]
 
 # As for windows: batches the size of a core's cache run fastest.
 _BATCH_BYTES = 4 * 2**20
@@ -55,6 +56,16 @@ class Cuts:
     def width(self) -> int:
         """Rows that the function gets."""
         return self.body + 2 * self.halo
+
+
+def refuse_traced(values: Any) -> None:
+    """Raise if map_pieces is called on what only compiled code knows."""
+    if is_traced(*jax.tree_util.tree_leaves(values)):
+        raise TypeError(
+            "map_pieces reads a signal in NumPy and compiles the function itself; it cannot be part of a compiled or "
+            "transformed function, where arrays are traced. There, cut pieces with isolate or isolate_rows under "
+            "jax.lax.map."
+        )
 
 
 def run_pieces(
@@ -101,6 +112,7 @@ def run_pieces(
         _check_rows(traced.result, cuts.width, what)
     if batch_size is None:
         batch_size = min(_batch_size(arrays, traced, cuts.width), bucket(n_pieces, minimum=1))
+    batch_size = min(batch_size, bucket(n_pieces, minimum=4))  # no room for pieces that are not there
     compiled = compiling.cached(
         ("map_pieces", key, signature, cuts.width, dtype.str, batch_size, exclusive),
         lambda: _make(function, cuts.width, exclusive),
@@ -110,7 +122,8 @@ def run_pieces(
         end = min(begin + batch_size, n_pieces)
         batch = [_copy(array, cuts, begin, end, batch_size) for array in arrays]
         first, last = _real_rows(cuts, len(arrays[0]), begin, end, batch_size)
-        return compiling.run(compiled, batch, first, last, dtype=dtype, exclusive=exclusive)
+        with jax.ensure_compile_time_eval():  # a known signal within somebody's compiled function
+            return compiling.run(compiled, batch, first, last, dtype=dtype, exclusive=exclusive)
 
     begins = range(0, n_pieces, batch_size)
     out: list[np.ndarray] = []

@@ -3,8 +3,8 @@
 A function is keyed by what it computes and not by its identity: its code, defaults, closure and
 the globals that it reads, also through modules and objects of the user's own. A function that was sent
 to another process, or defined again by running a notebook cell a second time, finds its kernel; a
-function that reads a constant which has changed since does not. Functions and objects of
-installed libraries count by identity.
+function that reads a constant which has changed since does not. An object of a class of the user's own counts by
+its attributes. Functions and objects of installed libraries count by identity: what changes inside them is not seen.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ def _freeze(value: Any, inside: frozenset[int]) -> Hashable:
         return ("array", value.shape, value.dtype.str, hashlib.sha256(value.tobytes()).digest())
     if isinstance(value, float):
         return (type(value), float(value).hex())  # tells -0.0 from 0.0, and finds NaN again
-    if _is_users(type(value)) and hasattr(value, "__dict__") and not isinstance(value, type):
+    if _is_users(type(value)) and not isinstance(value, type) and (state := _state(value)) is not None:
         if id(value) in inside:
             return "recursive"
-        return ("object", type(value), _freeze(vars(value), inside | {id(value)}))
+        content = value if isinstance(value, (int, str, bytes, complex)) else None  # a number with attributes, say
+        return ("object", type(value), content, _freeze(state, inside | {id(value)}))
     by_value = type(value).__hash__ not in (None, object.__hash__) and _hashable(value)
     # 1, 1.0 and True are equal as keys, but not as static parameters.
     return (type(value), value) if by_value else _Same(value)
@@ -103,6 +104,22 @@ def _freeze_function(function: types.FunctionType, inside: frozenset[int]) -> Ha
         read |= {f"{module.__name__}.{name}": vars(module)[name] for name in names if name in vars(module)}
     parts = (function.__defaults__, function.__kwdefaults__, closure, read)
     return ("function", function.__code__, *(_freeze(part, inside) for part in parts))
+
+
+def _state(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object, those in slots included; None if it has no place for any."""
+    state = dict(getattr(value, "__dict__", {}))
+    place = hasattr(value, "__dict__")
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            private = name.startswith("__") and not name.endswith("__")
+            name = f"_{kind.__name__.lstrip('_')}{name}" if private else name
+            if name not in ("__dict__", "__weakref__"):
+                place = True
+                if hasattr(value, name):
+                    state[name] = getattr(value, name)
+    return state if place else None
 
 
 def _is_users(kind: type) -> bool:
