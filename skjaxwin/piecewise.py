@@ -13,7 +13,7 @@ from skjaxwin.bounds import coordinate_values, exact_range, refuse_masked
 from skjaxwin.kernels.pieces import Cuts, refuse_traced, run_pieces
 from skjaxwin.kernels.shapes import bucket
 from skjaxwin.models._base import source_place
-from skjaxwin.models._keys import freeze
+from skjaxwin.models._keys import freeze, held
 
 __all__ = ["map_pieces", "pieces"]
 
@@ -149,7 +149,8 @@ def map_pieces(
     halo = _whole(halo, "halo", 0)
     if batch_size != "auto":
         batch_size = _whole(batch_size, "batch_size", 1)
-    refuse_traced((x, *arrays, edges))
+    key = freeze(function, "function")
+    refuse_traced((x, *arrays, edges, *held(key)))
     for array in (x, *arrays, edges):
         refuse_masked(array, "An array given to map_pieces")
     signal = [np.asanyarray(array) for array in (x, *arrays)]
@@ -174,7 +175,7 @@ def map_pieces(
     name = getattr(function, "__name__", type(function).__name__)
     return run_pieces(
         function,
-        freeze(function, "function"),
+        key,
         signal,
         cuts,
         stitch=output == "stitch",

@@ -9,7 +9,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from skjaxwin._sklearn_private import safe_indexing
-from skjaxwin.bounds import coordinate_values
+from skjaxwin.bounds import coordinate_values, refuse_masked
 from skjaxwin.ranges import parse_ranges, position_masks, refuse_empty, value_masks
 
 __all__ = [
@@ -83,6 +83,7 @@ def rows_in_range(
 
 def _table(estimator: Any, X: Any, y: Any, reset: bool) -> Any:
     """Return X as an array or dataframe of at least one row and column, and record or check its columns."""
+    refuse_masked(X, "X")
     if not is_frame(X):
         # dtype=None: integers and dates must not pass through floats.
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")

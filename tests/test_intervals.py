@@ -136,3 +136,13 @@ def test_bounds_select_what_they_say_in_a_transformer():
         band = SubsetTransformer(candidate["start"][0], candidate["stop"][0], axis=1, coordinates=wavelengths)
         chosen.append(np.flatnonzero(band.fit(np.zeros((2, 6))).support_).tolist())
     assert chosen == [[0, 1], [2], [3, 4], [5]]
+
+
+def test_masked_coordinates_are_refused():
+    x = np.ma.masked_greater(np.arange(4.0), 2)
+    with pytest.raises(ValueError, match="coordinate column has masked entries"):
+        interval_grid(x, 2)
+    with pytest.raises(ValueError, match="X has masked entries"):
+        SubsetTransformer(0, 2).fit(x[:, None])
+    with pytest.raises(ValueError, match="coordinate column has masked entries"):
+        SubsetTransformer(0, 2, axis=1, coordinates=x).fit(np.zeros((2, 4)))

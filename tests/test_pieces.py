@@ -182,6 +182,12 @@ def test_inside_compiled_functions():
     with pytest.raises(TypeError, match="isolate_rows under jax.lax.map"):
         jax.jit(lambda edges: map_pieces(sums, y, edges=edges))(np.array([0.0, 5.0]))
 
+    def scaled(scale):
+        return lambda y, mask: sums(y, mask) * scale["by"]
+
+    with pytest.raises(TypeError, match="isolate_rows under jax.lax.map"):
+        jax.jit(lambda scale: map_pieces(scaled({"by": scale}), y, size=5))(2.0)
+
 
 def test_edges_of_any_library_and_dtype():
     x = np.arange(10, dtype=np.float32) / 10

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["freeze"]
+__all__ = ["freeze", "held"]
 
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
 
@@ -63,6 +63,15 @@ def freeze(value: Any, name: str) -> Hashable:
         f"The parameter {name!r} has the unhashable type {type(value).__name__}; use numbers, strings, "
         "tuples, NumPy arrays or functions, so that a compiled kernel can be found again."
     )
+
+
+def held(key: Hashable) -> Iterator[Any]:
+    """Yield the objects that a key from `freeze` knows by their identity."""
+    if isinstance(key, _Same):
+        yield key.value
+    elif isinstance(key, (tuple, frozenset)):
+        for part in key:
+            yield from held(part)
 
 
 def _freeze(value: Any, inside: frozenset[int]) -> Hashable:
