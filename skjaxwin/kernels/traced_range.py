@@ -132,7 +132,7 @@ def _leading(holds: Callable[[Any], Any], x: jax.Array, begin: Any, end: Any) ->
 
     def halve(_: Any, span: Any) -> Any:
         low, high = span
-        middle = low + (high - low) // 2
+        middle = low + ((high - low) >> 1)
         # Beyond the end the index is clamped; by then low == high, and nothing moves any more.
         ahead = holds(x[middle]) & (low < high)
         return jnp.where(ahead, middle + 1, low), jnp.where(ahead, high, middle)
