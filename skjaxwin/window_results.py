@@ -16,9 +16,12 @@ def warn_of_failures(problem: Problem, converged: np.ndarray) -> None:
     """Count the windows that did not converge for some candidate, in one warning."""
     failed = problem.windows.times[~converged.all(axis=1)]
     if len(failed):
+        first = f"the first of them ends at {failed[0]}"
+        if len(failed) > 1:
+            first += f" (then {', '.join(map(str, failed[1:3]))})"
         warnings.warn(
-            f"{len(failed)} of {len(converged)} windows did not converge to finite parameters; "
-            f"the first of them ends at {failed[0]}. See converged_.",
+            f"{len(failed)} of {len(converged)} windows did not converge to finite parameters; {first}. "
+            f"See converged_. {getattr(problem.model, 'advice', '')}".rstrip(),
             ConvergenceWarning,
             stacklevel=5,
         )

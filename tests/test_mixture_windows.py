@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
 from sklearn.utils import estimator_checks
@@ -14,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from skjaxwin import RollingJaxEstimator, gaussian_mixture_entropy, models, walk_forward_grid
 from skjaxwin.entropy_path import EntropyPath
+from skjaxwin.kernels.mixture_restart import greedy_order
 
 TYPES = ("full", "tied", "diag", "spherical")
 each_type = pytest.mark.parametrize("covariance_type", TYPES)
@@ -32,8 +34,9 @@ def drifting(n=700, seed=0):
 X, LABELS = drifting()
 
 
-def rolling(n_components=3, window=100, min_periods=100, **model):
-    return RollingJaxEstimator(models.GaussianMixture(n_components, **model), window=window, min_periods=min_periods)
+def rolling(n_components=3, window=100, min_periods=100, step=1, **model):
+    model = models.GaussianMixture(n_components, **model)
+    return RollingJaxEstimator(model, window=window, min_periods=min_periods, step=step)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -202,6 +205,78 @@ def test_compiles(compiled):
     assert compiled[before:] == ["jit(fit_windows)"]
 
 
+# Starts.
+
+
+def regimes(n, seed):
+    """Calm and turbulent returns of two assets around one centre, in spells."""
+    rng = np.random.default_rng(seed)
+    turbulent = np.cumsum(rng.random(n) < 0.05) % 2
+    return rng.normal(size=(n, 2)) * np.where(turbulent, 2.2, 0.8)[:, None] + [0.06, -0.02]
+
+
+def far_clusters(n, seed):
+    rng = np.random.default_rng(seed)
+    return np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])[rng.integers(3, size=n)] + rng.normal(size=(n, 2))
+
+
+def mean_log_density(mixture, rows):
+    weights, means, covariances = mixture
+    parts = zip(weights, means, covariances, strict=True)
+    return np.log(sum(w * multivariate_normal(m, S).pdf(rows) for w, m, S in parts)).mean()
+
+
+@pytest.mark.parametrize("window", ["expanding", 100])
+@pytest.mark.parametrize(("make", "n_components"), [(regimes, 2), (far_clusters, 3)])
+def test_windows_are_as_likely_as_scikit_learns_from_several_starts(make, n_components, window):
+    gaps = []
+    for seed in (0, 1):
+        data = make(300, seed)
+        fitted = rolling(n_components, window=window, min_periods=None, step=20).fit(data)
+        assert fitted.converged_.all()
+        for i, (start, stop) in enumerate(zip(fitted.window_starts_, fitted.window_stops_, strict=True)):
+            rows, mixture = data[start:stop], parameters(fitted, i)
+            assert mixture[0].min() * len(rows) > 3
+            starts = (GaussianMixture(n_components, random_state=0, init_params=p) for p in ("kmeans", "k-means++"))
+            gaps.append(mean_log_density(mixture, rows) - max(theirs.fit(rows).score(rows) for theirs in starts))
+    assert min(gaps) > -0.05
+    assert np.median(gaps) > -1e-3
+
+
+def test_a_component_without_rows_gets_rows_again():
+    rng = np.random.default_rng(0)
+    data = np.concatenate([rng.normal(size=(60, 2)), far_clusters(200, 1)])
+    fitted = rolling(3, window="expanding", min_periods=3).fit(data)
+    last = parameters(fitted, -1)
+    assert fitted.converged_[-100:].all()
+    assert last[0].min() > 0.1
+    best = GaussianMixture(3, n_init=3, random_state=0).fit(data)
+    assert mean_log_density(last, data) > best.score(data) - 0.01
+
+
+def test_a_component_that_stays_without_a_row_counts_as_not_converged():
+    with pytest.warns(ConvergenceWarning, match=r"61 of 61 .* ends at 1 \(then 2, 3\).* less than one row"):
+        fitted = rolling(3, window=2, min_periods=2).fit(X[:62])
+    assert np.isfinite(fitted.params_["means"]).all() and not fitted.converged_.any()
+
+
+def test_components_are_paired_by_the_rows_they_share():
+    shared = np.array([[1.0, 5.0, 2.0], [9.0, 8.0, 0.0], [0.0, 7.0, 3.0]])
+    np.testing.assert_array_equal(greedy_order(shared), [2, 0, 1])
+
+
+def test_labels_survive_new_starts():
+    rng = np.random.default_rng(0)
+    labels = np.arange(400) % 3
+    centres = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
+    data = centres[labels] + rng.normal(size=(400, 2))
+    data[:150] = centres[0] + rng.normal(size=(150, 2))  # nobody lives in the other two yet
+    fitted = rolling(window=100).fit(data)
+    found = fitted.params_["means"][150:]  # windows from row 150 on
+    near = np.abs(found[:, :, None] - centres).sum(axis=-1).argmin(axis=2)
+    assert (near == near[0]).all() and sorted(near[0]) == [0, 1, 2]
+
+
 # Entropies.
 
 
@@ -266,5 +341,5 @@ def test_bad_parameters_are_named(bad):
 
 
 def test_too_few_rows_for_the_components():
-    with pytest.raises(ValueError, match=r"min_periods=9 \(what GaussianMixture needs\)"):
-        RollingJaxEstimator(models.GaussianMixture(3)).fit(X[:8])
+    with pytest.raises(ValueError, match=r"min_periods=45 \(what GaussianMixture needs\)"):
+        RollingJaxEstimator(models.GaussianMixture(3)).fit(X[:44])

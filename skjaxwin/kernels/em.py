@@ -18,7 +18,7 @@ from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels.linalg import inverse_factor, row_of
 from skjaxwin.kernels.shapes import aligned_empty, bucket
 
-__all__ = ["NOBODY", "EMResult", "Mixture", "fit_mixture", "maximise", "rows_per_block"]
+__all__ = ["NOBODY", "EMResult", "Mixture", "fit_mixture", "maximise", "overlap", "rows_per_block"]
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 # What scikit-learn adds to the number of rows of a component, against division by zero.
@@ -148,14 +148,12 @@ def _block(array: Any, i: Any) -> Any:
 def _expect(rows: _Rows, mixture: Mixture, factors: Any, covariance_type: str) -> tuple[Any, Any]:
     """Return the mean log likelihood, and each row's responsibilities times its weight."""
     n_blocks, _, size = rows.X.shape
-    n_components, n_features = mixture.means.shape
-    log_peaks = jnp.log(mixture.weights) + _log_determinant(factors, n_features) - n_features / 2 * _LOG_TWO_PI
+    n_components = len(mixture.weights)
+    log_peaks = _log_peaks(mixture, factors)
 
     def step(state: Any, i: Any) -> Any:
         log_likelihood, resp = state
-        differences = _block(rows.X, i)[None] - mixture.means[:, :, None]
-        square = _squares(differences, factors)
-        log_prob = log_peaks[:, None] - square / 2
+        log_prob = log_peaks[:, None] - _squares(_block(rows.X, i)[None] - mixture.means[:, :, None], factors) / 2
         top = jnp.max(log_prob, axis=0)
         share = jnp.exp(log_prob - top)
         total = jnp.sum(share, axis=0)
@@ -170,6 +168,37 @@ def _expect(rows: _Rows, mixture: Mixture, factors: Any, covariance_type: str) -
     start = jnp.zeros_like(rows.total), jnp.zeros((n_blocks, n_components, size), rows.X.dtype)
     log_likelihood, resp = _over_blocks(rows, start, step)
     return log_likelihood / rows.total, resp
+
+
+def overlap(X: Any, weight: Any, first: Mixture, second: Mixture, *, covariance_type: str, n_blocks: Any) -> Any:
+    """Return how many rows component i of the first mixture and component j of the second share.
+
+    Parameters
+    ----------
+    X, weight, covariance_type, n_blocks
+        As for `maximise`.
+    first, second : Mixture
+        Of positive definite covariances.
+
+    Returns
+    -------
+    overlap : array of shape (n_components, n_components)
+    """
+    X = jnp.where(weight[:, None] > 0, X, 0)
+    rows = _Rows(X, weight, n_blocks, jnp.sum(weight))
+    both = jax.tree_util.tree_map(lambda a, b: jnp.stack([a, b]), first, second)
+
+    def share(mixture: Mixture, x: Any) -> Any:
+        factors, _ = _factorise(mixture.covariances, covariance_type)
+        log_prob = _log_peaks(mixture, factors)[:, None] - _squares(x[None] - mixture.means[:, :, None], factors) / 2
+        return jax.nn.softmax(log_prob, axis=0)
+
+    def step(state: Any, i: Any) -> Any:
+        resp = jax.vmap(share, in_axes=(0, None))(both, _block(rows.X, i))
+        return state + (resp[0] * _block(rows.weight, i)) @ resp[1].T
+
+    k = len(first.weights)
+    return _over_blocks(rows, jnp.zeros((k, k), X.dtype), step)
 
 
 def _update(rows: _Rows, resp: Any, means: Any, covariance_type: str, reg_covar: Any) -> Mixture:
@@ -229,6 +258,12 @@ def _factorise(covariances: Any, covariance_type: str) -> tuple[Any, Any]:
     pivots = jnp.diagonal(factors, axis1=1, axis2=2)
     limit = 1 / math.sqrt(4 * n_features * float(np.finfo(np.float64).eps))
     return factors / root[:, None, :], ~jnp.all(pivots < limit, axis=1)
+
+
+def _log_peaks(mixture: Mixture, factors: Any) -> Any:
+    """Return the logarithms of weights times densities at the means."""
+    n_features = mixture.means.shape[1]
+    return jnp.log(mixture.weights) + _log_determinant(factors, n_features) - n_features / 2 * _LOG_TWO_PI
 
 
 def _log_determinant(factors: Any, n_features: int) -> Any:

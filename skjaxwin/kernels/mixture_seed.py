@@ -1,7 +1,6 @@
-"""A first mixture for rows that nothing is known of yet: deterministic, weighted, and free where it is not wanted.
+"""First mixtures for rows that nothing is known of yet: deterministic, weighted, and free where they are not wanted.
 
-Every loop here takes no step unless a start is wanted. A kernel that fits window after window thus pays for it in the
-first one only, although ``lax.cond`` would compute both sides under ``vmap``.
+Every loop here takes no step unless a start is wanted: ``lax.cond`` would compute both sides under ``vmap``.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from jax import lax
 from skjaxwin.kernels.em import Mixture
 from skjaxwin.kernels.linalg import row_of
 
-__all__ = ["spread_start"]
+__all__ = ["nested_start", "spread_start"]
 
 _CANDIDATES = 32
 _LLOYD_STEPS = 10
+_SCALE_STEP = 4.0
 
 
 def spread_start(
@@ -80,14 +80,36 @@ def spread_start(
     if n_components > 1:  # a single one is found from anywhere
         centres, _ = lax.fori_loop(jnp.int32(0), steps(n_components), choose, (none, far))
         centres, within = lax.fori_loop(jnp.int32(0), steps(_LLOYD_STEPS), improve, (centres, within))
-    variances = within * scale**2 + reg_covar
-    if covariance_type == "spherical":
-        covariances = jnp.full(n_components, jnp.mean(variances))
-    elif covariance_type == "diag":
-        covariances = jnp.broadcast_to(variances, (n_components, n_features))
-    else:
-        covariances = jnp.eye(n_features, dtype=X.dtype) * variances
-        if covariance_type == "full":
-            covariances = jnp.broadcast_to(covariances, (n_components, n_features, n_features))
+    variances = jnp.broadcast_to(within * scale**2 + reg_covar, (n_components, n_features))
     weights = jnp.full(n_components, 1 / n_components, X.dtype)
-    return Mixture(weights, centres * scale, covariances)
+    return Mixture(weights, centres * scale, _diagonal(variances, covariance_type))
+
+
+def nested_start(X: Any, weight: Any, *, n_components: int, covariance_type: str, reg_covar: Any) -> Mixture:
+    """Return a mixture of equal weights and means whose variances differ fourfold from one component to the next.
+
+    It finds calm and turbulent regimes around one centre, which clusters of rows do not.
+
+    Parameters
+    ----------
+    X : array of shape (n_features, n_rows)
+        Centred; finite where weights are zero.
+    weight : array of shape (n_rows,)
+    n_components : int
+    covariance_type : {"full", "diag", "spherical"}
+    reg_covar : scalar
+    """
+    factors = _SCALE_STEP ** np.arange(n_components)
+    variances = X**2 @ weight / jnp.sum(weight) * (factors / factors.mean())[:, None] + reg_covar
+    weights = jnp.full(n_components, 1 / n_components, X.dtype)
+    return Mixture(weights, jnp.zeros_like(variances), _diagonal(variances, covariance_type))
+
+
+def _diagonal(variances: Any, covariance_type: str) -> Any:
+    """Lay variances of shape (n_components, n_features) out as covariances of a type."""
+    if covariance_type == "spherical":
+        return jnp.mean(variances, axis=1)
+    if covariance_type == "diag":
+        return variances
+    matrices = jnp.eye(variances.shape[1], dtype=variances.dtype) * variances[:, None]
+    return matrices if covariance_type == "full" else matrices[0]

@@ -6,15 +6,14 @@ from collections.abc import Hashable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from skjaxwin._sklearn_private import Interval, StrOptions
 from skjaxwin.entropy import COVARIANCE_TYPES, METHODS
-from skjaxwin.kernels.em import Mixture, maximise, rows_per_block
+from skjaxwin.kernels.em import Mixture, rows_per_block
 from skjaxwin.kernels.mixture_density import most_likely
-from skjaxwin.kernels.mixture_seed import spread_start
+from skjaxwin.kernels.mixture_restart import best_of_starts
 from skjaxwin.models._base import FitInfo, WindowModel
 
 __all__ = ["GaussianMixture"]
@@ -25,9 +24,9 @@ class GaussianMixture(WindowModel):
 
     .. math:: p(x) = \sum_k w_k N(x; \mu_k, S_k) .
 
-    The first window starts from a deterministic clustering of its rows, every later one where the window before it
-    ended: component k stays component k in all windows. An unsupervised model; it predicts the most probable
-    component.
+    Each window is fitted from several starts, of which the likeliest fit is kept: where the window before ended, from
+    a deterministic clustering of its rows, and from components that differ in scale alone. Component k stays
+    component k in all windows. An unsupervised model; it predicts the most probable component.
 
     Parameters
     ----------
@@ -38,7 +37,7 @@ class GaussianMixture(WindowModel):
     reg_covar : float, default=1e-6
         Added to the diagonals of covariances, in squared units of the data. Traced.
     max_iter : int, default=100
-        Most iterations for a window. Traced.
+        Most iterations from each start. Traced.
     order : int, default=8
         Order of the series for ``RollingJaxEstimator.entropy_path_``; see `gaussian_mixture_entropy`.
     method : str, default="legendre"
@@ -49,10 +48,17 @@ class GaussianMixture(WindowModel):
     The parameters are a dict: ``weights`` of shape (n_components,), ``means`` of shape (n_components, n_features)
     and ``covariances`` of the shape that scikit-learn's mixtures have. Computation is in float64, whatever the data.
 
-    With several components a window needs as many rows as let covariances be regular, for ``"full"`` ``n_components *
-    (n_features + 1)``, unless ``min_periods`` says otherwise; ask for more where windows grow from nothing, as a poor
-    first fit is where all others start. A window in which a covariance is not positive definite has NaN for
-    parameters and counts as not converged; the one after it starts anew, and its components may be in another order.
+    A window that continues the one before is kept unless another start gains more than `tol` in mean log likelihood, or
+    unless one of its components has too few rows: less than one, or than a covariance of its own needs
+    (``n_features + 1`` for ``"full"``, two for ``"diag"`` and ``"spherical"``). Fits are compared by that before their
+    likelihoods, which have no bound where a component may shrink onto a row. A new start's components are put in the
+    order of the old ones by the rows that they share. Where a component is left with less than one row from every
+    start, `converged_` is False, and a ``ConvergenceWarning`` counts such windows.
+
+    With several components a window needs, unless ``min_periods`` says otherwise, ``5 * n_components * (n_features +
+    1)`` rows for ``"full"`` and ``10 * n_components`` for the others, and for ``"tied"`` no less than ``5 *
+    (n_features + 1)``. A window in which a covariance is not positive definite from any start has NaN for parameters
+    and counts as not converged; in the one after it components may be in another order.
 
     Predictions are component numbers as floats, since rows that no window precedes are NaN.
 
@@ -76,6 +82,7 @@ class GaussianMixture(WindowModel):
     checked = True
     sequential = True
     double = True
+    advice = "A component of less than one row counts as such: take fewer components, or more rows (min_periods)."
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
@@ -106,9 +113,13 @@ class GaussianMixture(WindowModel):
         self.method = method
 
     def min_rows(self, n_features: int) -> int:
-        """Return as many rows as let each component have a covariance of its own; a single one has no bad start."""
+        """Return so many rows that components seldom settle on a handful of them; a single one has no bad start."""
         k = self.n_components
-        return {1: 1}.get(k, {"full": k * (n_features + 1), "tied": k + n_features}.get(self.covariance_type, 2 * k))
+        if k == 1:
+            return 1
+        if self.covariance_type == "full":
+            return 5 * k * (n_features + 1)
+        return max(10 * k, 5 * (n_features + 1) if self.covariance_type == "tied" else 0)
 
     def static_key(self) -> Hashable:
         """Return what identifies the computation: how entropies are computed does not change the fit."""
@@ -139,32 +150,21 @@ class GaussianMixture(WindowModel):
         centre = share @ X
         centre = centre + share @ (X - centre)
         X = (X - centre).T
-        anew = ~(jnp.sum(start["weights"]) > 0)
-        seed = spread_start(
+        result, soundness = best_of_starts(
             X,
             weight,
-            n_components=self.n_components,
-            covariance_type=self.covariance_type,
-            reg_covar=hyper["reg_covar"],
-            wanted=anew,
-        )
-        known = Mixture(start["weights"], start["means"] - centre, start["covariances"])
-        begin = jax.tree_util.tree_map(lambda a, b: jnp.where(anew, a, b), seed, known)
-        blocks, weights, n_blocks = _in_blocks(X, weight, self.n_components)
-        result = maximise(
-            blocks,
-            weights,
-            begin,
+            Mixture(start["weights"], start["means"] - centre, start["covariances"]),
+            ~(jnp.sum(start["weights"]) > 0),
+            _in_blocks(X, weight, self.n_components),
             covariance_type=self.covariance_type,
             tol=hyper["tol"],
             reg_covar=hyper["reg_covar"],
             max_iter=jnp.asarray(hyper["max_iter"]).astype(jnp.int32),
-            n_blocks=n_blocks,
         )
-        good = ~jnp.any(result.singular) & jnp.isfinite(result.log_likelihood)
+        good = soundness > 0
         fitted = result.mixture._replace(means=result.mixture.means + centre)
         params = {name: jnp.where(good, a, jnp.nan) for name, a in fitted._asdict().items()}
-        return params, FitInfo(converged=result.converged & good, n_iter=result.n_iter)
+        return params, FitInfo(converged=result.converged & (soundness > 1), n_iter=result.n_iter)
 
     def predict(self, params: Any, X: Any) -> Any:
         """Return each row's most probable component."""
