@@ -74,11 +74,7 @@ def _length(length: Any, points: np.ndarray, name: str) -> Any:
     if dates and isinstance(length, datetime.timedelta):
         length = np.timedelta64(length)
     right_kind = isinstance(length, np.timedelta64) if dates else isinstance(length, Real)
-    if (
-        not right_kind
-        or isinstance(length, np.timedelta64) != dates
-        or not length > (np.timedelta64(0) if dates else 0)
-    ):
+    if not right_kind or isinstance(length, np.timedelta64) != dates or not length > (length * 0 if dates else 0):
         raise ValueError(
             f"{name} must be positive {'timedeltas' if dates else 'numbers'}, for coordinates of dtype "
             f"{points.dtype}; got {length!r}."
