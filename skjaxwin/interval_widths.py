@@ -102,8 +102,12 @@ def _number(bound: Any) -> Any:
 
 def _in_unit(values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
     """Return dates or durations in a finer unit, which holds a shorter span."""
-    converted = values.astype(dtype)
-    if not (converted.astype(values.dtype.newbyteorder("=")) == values).all():
+    try:
+        converted = values.astype(dtype)
+        fits = (converted.astype(values.dtype.newbyteorder("=")) == values).all()
+    except OverflowError:  # of newer versions of NumPy; older ones wrap
+        fits = False
+    if not fits:
         raise ValueError(f"{name} are beyond {dtype}, the finest unit among them and the step; take coarser units.")
     return converted
 
