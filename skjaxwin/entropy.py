@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skjaxwin.kernels.compositions import n_compositions
 from skjaxwin.kernels.mixture_checks import expanded, is_positive_definite, log_density_maximum
-from skjaxwin.kernels.mixture_entropy import Settings, approximate, bracket, is_traced
+from skjaxwin.kernels.mixture_entropy import EntropyInfo, Settings, approximate, bracket, is_traced
 
 __all__ = ["EntropyInfo", "gaussian_mixture_entropy", "gaussian_mixture_entropy_bounds"]
 
@@ -22,39 +23,6 @@ _MAX_ORDER = 20
 _SAFE_ORDER = 16
 _MAX_QUADRATURE_FEATURES = 3
 MAX_TERMS = 2_000_000
-
-
-class EntropyInfo(NamedTuple):
-    """An entropy and what is known of its error.
-
-    Attributes
-    ----------
-    entropy : float
-        In nats.
-    lower, upper : float
-        Certified bounds: the entropy lies between them.
-    rounding_error : float
-        An estimate of the rounding error of `entropy`.
-    standard_error : float
-        Of `entropy`, for methods that sample; 0 for the others.
-    error : float
-        A bound on the error of `entropy`: its distance from the further of the two bounds, or four standard errors
-        if that is less.
-    n_terms : int
-        Products of components in the series; 0 if none was used.
-    method : str
-        What `entropy` was computed by: the method asked for, or ``"bracket"`` (the middle of the
-        bounds) or ``"sobol"`` for ``"auto"``.
-    """
-
-    entropy: Any
-    lower: Any
-    upper: Any
-    rounding_error: Any
-    standard_error: Any
-    error: Any
-    n_terms: int
-    method: str
 
 
 def gaussian_mixture_entropy(
@@ -91,7 +59,8 @@ def gaussian_mixture_entropy(
         n_features) for ``"tied"``, (n_components, n_features) for ``"diag"``, (n_components,) for ``"spherical"``.
     covariance_type : {"full", "tied", "diag", "spherical"}, default="full"
     order : int, default=8
-        N, at most 20. Above 16, rounding is larger than what a further term gains.
+        N, from 0, a constant in place of the logarithm, to 20. Above 16, rounding is larger than what a further
+        term gains.
     method : str, default="legendre"
         - ``"legendre"``: the series above. No bound; its error falls as 1 / N^2 for few features.
         - ``"taylor"``: the series of the logarithm about the bound a; a certified lower bound, slow.
@@ -99,15 +68,17 @@ def gaussian_mixture_entropy(
           features; equal to ``"legendre"`` for two.
         - ``"legendre_offdiagonal"``: the Legendre series for the overlap of components only. Exact for one
           component and for components far apart, and the best of the series where their scales differ.
-        - ``"sobol"``: the mean log density over randomised quasi-random points of each component.
+        - ``"sobol"``: the entropy without overlap less the mean doubt of the component that a point is from, over
+          randomised quasi-random points of each component.
         - ``"quadrature"``: the same over Gauss-Hermite nodes, for at most 3 features. Without an
-          error estimate; wrong by 0.04 where scales differ a hundredfold.
+          error estimate; wrong by 0.005 where scales differ a hundredfold.
         - ``"auto"``: the middle of certified bounds (of as high an order as 20,000 terms and rounding
           allow) where these are closer than 4e-4, else ``"sobol"``, kept within the bounds.
     density_bound : float, optional
-        a, at least the density's maximum; a smaller one makes series diverge and is refused.
+        a, at least the density's maximum; a smaller one makes series diverge and is refused, or gives NaN where
+        values are traced.
     max_terms : int, default=2_000_000
-        Most products of components that a series may have.
+        Most products of components that a series may have; ``"auto"`` lowers its order for it.
     n_samples : int, default=32768
         Points for each component, for ``"sobol"`` and ``"auto"``; rounded up to 16 times a power of two.
     random_state : int, RandomState or None, default=0
@@ -134,6 +105,9 @@ def gaussian_mixture_entropy(
     -----
     UserWarning
         If `order` is above 16.
+    ConvergenceWarning
+        If a series lies outside of the certified bounds by more than 1 / (order + 1), its error in place of the
+        logarithm in the mean square. Not within a transformation.
 
     See Also
     --------
@@ -142,6 +116,15 @@ def gaussian_mixture_entropy(
 
     Notes
     -----
+    Only ``"taylor"``, ``"auto"`` and the bounds are certain. The other series have no bound on their error, and their
+    values can lie outside of the certified bounds, by nats where the order is too low for the mixture: where many
+    components lie on one another, scales differ much or features are many. An `EntropyInfo` has both.
+
+    ``"legendre_offdiagonal"`` depends on how a mixture is written: with a component split in two, the product of
+    the halves belongs to the overlap, whose series is truncated, and no longer to what is known exactly. The other
+    series do not change. All series change with an affine transformation of the data as the entropy does; points
+    of ``"sobol"`` (and ``"auto"``) follow the covariances' triangular factors, so that it does so within its error.
+
     Values converge faster than derivatives: see the user guide for measured errors of both.
 
     References
@@ -170,21 +153,26 @@ def gaussian_mixture_entropy(
     _check_choice("method", method, METHODS)
     weights, means, covariances = _checked_mixture(weights, means, covariances, covariance_type)
     n_components, n_features = np.shape(means)
-    if method in SERIES:
-        check_order(order, n_components, max_terms)
+    series = method in SERIES
+    check_order(order, n_components if series else 1, max_terms)
+    if series:
         warn_of_rounding(order)
     if method == "quadrature" and n_features > _MAX_QUADRATURE_FEATURES:
         raise ValueError(
             f"method='quadrature' takes at most {_MAX_QUADRATURE_FEATURES} features, got {n_features}; "
             "use method='sobol'."
         )
-    if not isinstance(n_samples, int | np.integer) or n_samples < 1:
-        raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+    _check_count("n_samples", n_samples)
     _check_density_bound(density_bound, weights, means, covariances, covariance_type)
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    settings = Settings(covariance_type, int(order), method, int(n_samples), seed)
-    result = approximate(weights, means, covariances, settings, density_bound, with_bracket=return_info)
-    return EntropyInfo(*result) if return_info else result.entropy
+    seed = _seed(random_state) if method in ("sobol", "auto") else 0
+    settings = Settings(covariance_type, int(order), method, int(n_samples), seed, int(max_terms))
+    traced = is_traced(weights, means, covariances, density_bound)
+    # A lower bound is below the entropy by intention.
+    checked = series and method != "taylor" and not traced
+    result = approximate(weights, means, covariances, settings, density_bound, with_bracket=return_info or checked)
+    if checked:
+        _warn_of_bounds(result, int(order))
+    return result if return_info else result.entropy
 
 
 def gaussian_mixture_entropy_bounds(
@@ -238,22 +226,27 @@ def gaussian_mixture_entropy_bounds(
     """
     _check_choice("covariance_type", covariance_type, COVARIANCE_TYPES)
     weights, means, covariances = _checked_mixture(weights, means, covariances, covariance_type)
-    check_order(order, len(weights), max_terms)
+    check_order(order, len(weights), max_terms, "lower the order (0 leaves the closed forms)")
     return bracket(weights, means, covariances, Settings(covariance_type, int(order)))
 
 
-def check_order(order: Any, n_components: int, max_terms: int) -> None:
-    """Refuse an order that cannot be computed."""
+def check_order(
+    order: Any,
+    n_components: int,
+    max_terms: Any,
+    instead: str = "lower the order, or use method='sobol' or 'auto'",
+) -> None:
+    """Refuse an order that cannot be computed; 0, a constant in place of the logarithm, can."""
     if not isinstance(order, int | np.integer) or isinstance(order, bool) or not 0 <= order <= _MAX_ORDER:
         raise ValueError(
             f"order must be an integer from 0 to {_MAX_ORDER}, got {order!r}; above, rounding errors exceed any gain."
         )
+    _check_count("max_terms", max_terms)
     n_terms = n_compositions(int(order), n_components)
     if n_terms > max_terms:
         raise ValueError(
             f"A series of order={order} for {n_components} components has {n_terms:,} terms, more than "
-            f"max_terms={max_terms:,}; lower the order, use method='sobol' or 'auto', or raise max_terms where that is "
-            "a parameter."
+            f"max_terms={max_terms:,}; {instead}, or raise max_terms where that is a parameter."
         )
 
 
@@ -266,6 +259,31 @@ def warn_of_rounding(order: int) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def _warn_of_bounds(info: EntropyInfo, order: int) -> None:
+    """Warn of a series that is off by more than the mean square of its error in place of the logarithm."""
+    outside = max(info.lower - info.entropy, info.entropy - info.upper)
+    if outside > 1 / (order + 1) + info.rounding_error:
+        warnings.warn(
+            f"The {info.method} series of order={order} gives {info.entropy:.6g}, but the entropy lies between "
+            f"{info.lower:.6g} and {info.upper:.6g}: it has not converged for this mixture. Use method='auto' "
+            "or 'sobol', or another series.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+
+
+def _seed(random_state: Any) -> int:
+    try:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except ValueError as error:
+        raise ValueError(f"random_state must be an integer, a RandomState or None, got {random_state!r}.") from error
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -285,17 +303,20 @@ def _checked_mixture(weights: Any, means: Any, covariances: Any, covariance_type
 
 
 def _as_array(name: str, array: Any) -> Any:
-    if is_traced(array):
-        return array
     try:
-        return np.asarray(array, dtype=np.float64)
+        array = array if is_traced(array) else np.asarray(array)
+        if array.dtype.kind == "c":
+            raise ValueError("they are complex; take their real parts if that is what they are.")
+        return array if is_traced(array) else array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of real numbers: {error}") from error
 
 
 def _check_shapes(weights: Any, means: Any, covariances: Any, covariance_type: str) -> None:
-    if weights.ndim != 1 or not len(weights):
+    if weights.ndim != 1:
         raise ValueError(f"weights must have shape (n_components,), got {weights.shape}.")
+    if not len(weights):
+        raise ValueError("weights must have shape (n_components,) with at least one component, got none.")
     if means.ndim != 2 or len(means) != len(weights) or not means.shape[1]:
         raise ValueError(
             f"means must have shape (n_components, n_features) with n_components = {len(weights)}, got {means.shape}."
@@ -317,10 +338,10 @@ def _check_values(weights: np.ndarray, means: np.ndarray, covariances: np.ndarra
             raise ValueError(f"The {name}{place} contain NaN or infinity.")
     if (weights < 0).any():
         i = int(np.flatnonzero(weights < 0)[0])
-        raise ValueError(f"The weight of component {i} is negative: {weights[i]}.")
+        raise ValueError(f"The weight of component {i} is negative: {float(weights[i])}.")
     if abs(weights.sum() - 1) > 1e-6:
         raise ValueError(
-            f"weights must add up to 1 within 1e-6, they add up to {weights.sum()!r}; divide by their sum."
+            f"weights must add up to 1 within 1e-6, they add up to {float(weights.sum())}; divide by their sum."
         )
     for i, covariance in enumerate(covariances[None] if tied else covariances):
         which = "The tied covariance" if tied else f"The covariance of component {i}"
@@ -345,13 +366,17 @@ def _is_symmetric(covariance: np.ndarray) -> bool:
 def _check_density_bound(density_bound: Any, weights: Any, means: Any, covariances: Any, covariance_type: str) -> None:
     if density_bound is None or is_traced(density_bound):
         return
-    if np.ndim(density_bound) or not 0 < float(density_bound) < math.inf:
+    try:
+        bound = float(density_bound)
+    except (TypeError, ValueError):
+        bound = math.nan
+    if isinstance(density_bound, str) or not 0 < bound < math.inf:
         raise ValueError(f"density_bound must be a positive number, got {density_bound!r}.")
     if is_traced(weights, means, covariances):
         return
     log_maximum = log_density_maximum(weights, means, expanded(covariances, covariance_type, *means.shape))
-    if math.log(density_bound) < log_maximum - 1e-9:
+    if math.log(bound) < log_maximum - 1e-9:
         raise ValueError(
-            f"density_bound={density_bound} is below the mixture's largest density, {math.exp(log_maximum)}: the "
+            f"density_bound={bound} is below the mixture's largest density, {math.exp(log_maximum)}: the "
             "series would diverge; leave it None for the sum of the components' peaks."
         )

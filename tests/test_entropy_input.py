@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 from skjaxwin import gaussian_mixture_entropy, gaussian_mixture_entropy_bounds
@@ -31,7 +32,9 @@ def changed(place, value, where=None):
         (changed(0, [0.5, 0.6]), "weights must add up to 1"),
         (changed(0, [1.5, -0.5]), "weight of component 1 is negative"),
         (changed(0, [[0.5], [0.5]]), r"weights must have shape \(n_components,\)"),
-        (changed(0, []), "weights must have shape"),
+        (changed(0, []), "with at least one component, got none"),
+        (changed(0, np.array([0.5, 0.6])), "they add up to 1.1;"),
+        (changed(0, np.array([1.5, -0.5])), "component 1 is negative: -0.5"),
         (changed(0, ["a", "b"]), "weights must be an array of real numbers"),
         (changed(1, np.nan, (1, 0)), "means of component 1 contain NaN"),
         (changed(1, [0.0, 1.0]), "means must have shape"),
@@ -58,6 +61,13 @@ def test_bad_mixtures(arrays, message):
         ({"order": True}, "order must be"),
         ({"method": "exact"}, "method must be one of 'legendre'"),
         ({"covariance_type": "round"}, "covariance_type must be one of"),
+        ({"max_terms": 0}, "max_terms must be a positive integer, got 0"),
+        ({"max_terms": -1, "method": "auto"}, "max_terms must be a positive integer"),
+        ({"order": "8", "method": "sobol"}, "order must be an integer"),
+        ({"density_bound": "x"}, "density_bound must be a positive number, got 'x'"),
+        ({"density_bound": [1.0, 2.0]}, "density_bound must be a positive number"),
+        ({"random_state": "x", "method": "sobol"}, "random_state must be an integer, a RandomState or None, got 'x'"),
+        ({"n_samples": True}, "n_samples must be a positive integer"),
         ({"max_terms": 10}, r"has 52 terms, more than max_terms=10.*method='sobol'"),
         ({"n_samples": 0}, "n_samples must be a positive integer"),
         ({"density_bound": -1.0}, "density_bound must be a positive number"),
@@ -68,6 +78,33 @@ def test_bad_mixtures(arrays, message):
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         gaussian_mixture_entropy(*GOOD, **options)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_complex_numbers_are_refused(place):
+    arrays = [np.asarray(array, complex if i == place else float) for i, array in enumerate(GOOD)]
+    name = ("weights", "means", "covariances")[place]
+    for function in (gaussian_mixture_entropy, gaussian_mixture_entropy_bounds, jax.jit(gaussian_mixture_entropy)):
+        with pytest.raises(ValueError, match=f"{name} must be an array of real numbers: they are complex"):
+            function(*arrays)
+
+
+def test_too_many_terms_for_bounds_names_what_bounds_have():
+    with pytest.raises(ValueError, match=r"lower the order \(0 leaves the closed forms\)") as raised:
+        gaussian_mixture_entropy_bounds(*GOOD, max_terms=10)
+    assert "method" not in str(raised.value)
+
+
+def test_auto_keeps_to_max_terms():
+    few = gaussian_mixture_entropy(*GOOD, method="auto", max_terms=20, return_info=True)
+    assert 0 < few.n_terms <= 20 < gaussian_mixture_entropy(*GOOD, method="auto", return_info=True).n_terms
+    assert few.lower <= gaussian_mixture_entropy(*GOOD, method="quadrature") <= few.upper
+
+
+def test_series_do_not_touch_the_random_state():
+    state = np.random.RandomState(0)
+    gaussian_mixture_entropy(*GOOD, random_state=state)
+    assert state.randint(1000) == np.random.RandomState(0).randint(1000)
 
 
 def test_quadrature_refuses_many_features():
@@ -166,7 +203,8 @@ def test_many_features_decline_by_their_bracket():
     """Stats.SE 362479: equal diagonal components of up to 20 features, where plain series fail."""
     rng = np.random.default_rng(0)
     mixture = np.full(4, 0.25), rng.normal(size=(4, 20)), rng.uniform(0.5, 2, size=(4, 20))
-    plain = gaussian_mixture_entropy(*mixture, covariance_type="diag", order=10, return_info=True)
+    with pytest.warns(ConvergenceWarning, match="legendre series of order=10 .* has not converged"):
+        plain = gaussian_mixture_entropy(*mixture, covariance_type="diag", order=10, return_info=True)
     assert plain.n_terms == 1360
     sampled = gaussian_mixture_entropy(*mixture, covariance_type="diag", method="sobol", return_info=True)
     assert sampled.lower <= sampled.entropy <= sampled.upper

@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.custom_batching import custom_vmap
+from jax.extend.core import jaxpr_as_fun
 
 from skjaxwin.kernels import compile as compiling
 
@@ -66,16 +68,47 @@ def _differentiable(function: Callable[..., Any], dtype: Any) -> Callable[..., A
 
 
 def _batchable(function: Callable[..., Any], dtype: Any) -> Callable[..., Any]:
-    @custom_vmap
-    def call(*values: Any) -> Any:
+    """Return a function that hands its constants on as arguments.
+
+    A `lax.cond` with a batched predicate batches the constants of its branches, which a batching rule
+    refuses where they are hidden in it. As arguments they are 32 bits wide, which nothing rounds.
+    """
+
+    def hoisted(*values: Any) -> Any:
         with compiling.scope(np.float64):
-            result = function(*(value.astype(np.float64) for value in values))
-            return jax.tree_util.tree_map(lambda leaf: leaf.astype(dtype), result)
+            shapes = [jax.ShapeDtypeStruct(value.shape, np.float64) for value in values]
+            closed, structure = jax.make_jaxpr(function, return_shape=True)(*shapes)
+        tree = jax.tree_util.tree_structure(structure)
+        constants = [np.asarray(constant) for constant in closed.consts]
+        types = [constant.dtype for constant in constants]
 
-    @call.def_vmap
-    def _(axis_size: int, in_batched: list[bool], *values: Any) -> tuple[Any, Any]:
-        axes = [0 if batched else None for batched in in_batched]
-        result = _batchable(jax.vmap(function, axes, axis_size=axis_size), dtype)(*values)
-        return result, jax.tree_util.tree_map(lambda _: True, result)
+        @custom_vmap
+        def call(bits: Any, *values: Any) -> Any:
+            with compiling.scope(np.float64):
+                whole = closed.replace(consts=[_joined(b, t) for b, t in zip(bits, types, strict=True)])
+                leaves = jaxpr_as_fun(whole)(*(value.astype(np.float64) for value in values))
+                return jax.tree_util.tree_unflatten(tree, [leaf.astype(dtype) for leaf in leaves])
 
-    return call
+        @call.def_vmap
+        def _(axis_size: int, in_batched: list[Any], _: Any, *values: Any) -> tuple[Any, Any]:
+            axes = [0 if batched else None for batched in in_batched[1:]]
+            if any(in_batched[1:]):
+                result = _batchable(jax.vmap(function, axes, axis_size=axis_size), dtype)(*values)
+                return result, jax.tree_util.tree_map(lambda _: True, result)
+            # Copies of the constants alone: the function makes its own.
+            result = hoisted(*values)
+            return result, jax.tree_util.tree_map(lambda _: False, result)
+
+        return call([_split(constant) for constant in constants], *values)
+
+    return hoisted
+
+
+def _split(constant: np.ndarray) -> np.ndarray:
+    if constant.dtype.itemsize < 8:
+        return constant
+    return np.ascontiguousarray(constant).view(np.uint32).reshape(*constant.shape, 2)
+
+
+def _joined(bits: Any, dtype: Any) -> Any:
+    return lax.bitcast_convert_type(bits, dtype) if dtype.itemsize == 8 else bits

@@ -1,7 +1,7 @@
 """Components of a Gaussian mixture in coordinates in which nothing is large.
 
 Entropy moves by ``log |det A|`` under ``x -> A x + b``, and so does each approximation of it. Mixtures are
-therefore centred and scaled first; a tied covariance is made the unit matrix.
+therefore scaled first, and a tied covariance is made the unit matrix. Means enter by their differences only.
 """
 
 from __future__ import annotations
@@ -16,12 +16,24 @@ from jax import lax
 
 from skjaxwin.kernels.linalg import inverse_factor
 
-__all__ = ["LOG_TWO_PI", "TINY", "Components", "precision_factor", "squared_distances", "standardise"]
+__all__ = [
+    "LOG_TWO_PI",
+    "TINY",
+    "Components",
+    "differences_from",
+    "log_mixture",
+    "precision_factor",
+    "squared_distances",
+    "standardise",
+    "variance_inflation",
+]
 
 LOG_TWO_PI = math.log(2 * math.pi)
-# Added to weights before their logarithm: far below rounding, but keeps derivatives at zero finite, and right.
-TINY = 1e-200
+# Added to weights before their logarithm: far below rounding, but keeps two derivatives at zero finite.
+TINY = 1e-120
 _WRITTEN_OUT = 8
+# Of exponents relative to the largest that counts: the square of its exponential is finite, too.
+_LARGEST_EXPONENT = 300.0
 
 
 class Components(NamedTuple):
@@ -29,8 +41,11 @@ class Components(NamedTuple):
 
     Attributes
     ----------
-    weights, log_weights : array of shape (n_components,)
+    weights : array of shape (n_components,)
     means : array of shape (n_components, n_features)
+        As given, but for a power of two, and not centred: near components lose nothing where others are far away.
+    frame : array of shape (n_features, n_features) or None
+        What differences of means are to be multiplied by; see `differences_from`.
     covariances : array of shape (n_components, ...)
     factors : array of shape (n_components, ...)
         F with ``F' F`` the inverse of a covariance; inverse standard deviations if not full.
@@ -43,8 +58,8 @@ class Components(NamedTuple):
     """
 
     weights: Any
-    log_weights: Any
     means: Any
+    frame: Any
     covariances: Any
     factors: Any
     log_peaks: Any
@@ -52,21 +67,18 @@ class Components(NamedTuple):
     inflation: Any
 
 
-def standardise(weights: Any, means: Any, covariances: Any, covariance_type: str) -> tuple[str, Components]:
-    """Return the kind and the components of a mixture whose weights need not add up to one."""
+def standardise(weights: Any, means: Any, covariances: Any, covariance_type: str) -> Components:
+    """Return the components of a mixture whose weights need not add up to one; if tied, they are spherical."""
     n_features = means.shape[1]
     weights = weights / jnp.sum(weights)
-    # Constants of a transformation under which the result does not change need no derivative.
-    means = means - lax.stop_gradient(weights @ means)
     if covariance_type in ("full", "tied"):
         # Factorisations read one triangle; derivatives belong to both.
         covariances = (covariances + jnp.swapaxes(covariances, -1, -2)) / 2
-    kind, inflation = covariance_type, jnp.ones((), means.dtype)
+    kind, inflation, frame = covariance_type, jnp.ones((), means.dtype), None
     if kind == "tied":
-        factor = precision_factor(covariances[None])[0]
-        inflation = _inflation(factor[None], covariances[None])
-        means = means @ factor.T
-        log_scale = -jnp.sum(jnp.log(jnp.diagonal(factor)))
+        frame = precision_factor(covariances[None])[0]
+        inflation = variance_inflation(frame[None], covariances[None])
+        log_scale = -jnp.sum(jnp.log(jnp.diagonal(frame)))
         kind, covariances = "spherical", jnp.ones(means.shape[0], means.dtype)
     else:
         means, covariances, log_scale = _scale(weights, means, covariances, kind)
@@ -74,34 +86,48 @@ def standardise(weights: Any, means: Any, covariances: Any, covariance_type: str
     if kind == "full":
         factors = precision_factor(covariances)
         log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(factors, axis1=1, axis2=2)), axis=1)
-        inflation = _inflation(factors, covariances)
+        inflation = variance_inflation(factors, covariances)
     else:
         factors = lax.rsqrt(covariances)
         log_determinant = -(
             jnp.sum(jnp.log(covariances), axis=1) if kind == "diag" else jnp.log(covariances) * n_features
         )
     log_peaks = (log_determinant - n_features * LOG_TWO_PI) / 2
-    return kind, Components(
-        weights, jnp.log(weights + TINY), means, covariances, factors, log_peaks, log_scale, inflation
-    )
+    return Components(weights, means, frame, covariances, factors, log_peaks, log_scale, inflation)
 
 
-def _inflation(factors: Any, covariances: Any) -> Any:
+def differences_from(g: Components, point: Any) -> jax.Array:
+    """Return ``point - mean`` for each component, in standard coordinates, of shape (n_components, n_features)."""
+    away = point - g.means
+    return away if g.frame is None else away @ g.frame.T
+
+
+def log_mixture(weights: Any, exponents: Any) -> jax.Array:
+    """Return ``log sum_i w_i exp(e_i)`` over the leading axis; all derivatives are right at weights of zero, too."""
+    weights = weights.reshape(weights.shape + (1,) * (exponents.ndim - 1))
+    shift = lax.stop_gradient(jnp.max(jnp.where(weights > 0, exponents, -jnp.inf), axis=0))
+    return shift + jnp.log(jnp.sum(weights * jnp.exp(jnp.minimum(exponents - shift, _LARGEST_EXPONENT)), axis=0))
+
+
+def variance_inflation(factors: Any, covariances: Any) -> Any:
     """Return the largest diagonal entry of the inverse of a correlation matrix."""
     inverse = jnp.sum(factors * factors, axis=1)
     return lax.stop_gradient(jnp.max(inverse * jnp.diagonal(covariances, axis1=1, axis2=2)))
 
 
 def _scale(weights: Any, means: Any, covariances: Any, kind: str) -> tuple[Any, Any, Any]:
-    """Divide each feature by its standard deviation, or all by one where covariances are spherical."""
+    """Divide features by a power of two near their standard deviation within components, which rounds nothing."""
     if kind == "spherical":
-        variance = weights @ (covariances + jnp.mean(means**2, axis=1))
-        scale = lax.stop_gradient(jnp.sqrt(variance))
-        return means / scale, covariances / scale**2, jnp.log(scale) * means.shape[1]
-    diagonal = covariances if kind == "diag" else jnp.diagonal(covariances, axis1=1, axis2=2)
-    scale = lax.stop_gradient(jnp.sqrt(weights @ (diagonal + means**2)))
-    square = scale**2 if kind == "diag" else scale[:, None] * scale
-    return means / scale, covariances / square, jnp.sum(jnp.log(scale))
+        variance = weights @ covariances
+    else:
+        variance = weights @ (covariances if kind == "diag" else jnp.diagonal(covariances, axis1=1, axis2=2))
+    # A constant: the result does not depend on it.
+    exponent = jnp.frexp(lax.stop_gradient(jnp.sqrt(variance)))[1]
+    scale = jnp.ldexp(jnp.ones_like(variance), exponent)
+    square = scale[:, None] * scale if kind == "full" else scale**2
+    log_scale = jnp.log(jnp.asarray(2.0, means.dtype)) * exponent
+    log_scale = log_scale * means.shape[1] if kind == "spherical" else jnp.sum(log_scale)
+    return means / scale, covariances / square, log_scale
 
 
 @jax.custom_jvp

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -13,15 +15,15 @@ from jax import lax
 
 from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels import polynomials
-from skjaxwin.kernels.compositions import chunk_size, composition_chunks, n_compositions
+from skjaxwin.kernels.compositions import chunk_size, composition_slabs, composition_table, n_compositions
 from skjaxwin.kernels.double import in_double
-from skjaxwin.kernels.gaussians import standardise
+from skjaxwin.kernels.gaussians import Components, standardise
 from skjaxwin.kernels.mixture_bounds import pair_bounds
 from skjaxwin.kernels.mixture_moments import power_moments
-from skjaxwin.kernels.mixture_points import N_REPLICATES, overlap_shares, quadrature_points, sobol_points
+from skjaxwin.kernels.mixture_points import N_REPLICATES, doubt_shares, quadrature_points, sobol_points
 from skjaxwin.kernels.shapes import bucket
 
-__all__ = ["Approximation", "Settings", "approximate", "bracket", "entropy_path", "is_traced"]
+__all__ = ["EntropyInfo", "Settings", "approximate", "bracket", "entropy_path", "is_traced"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _MIN_COMPONENTS = 8
@@ -42,10 +44,33 @@ class Settings(NamedTuple):
     method: str = "legendre"
     n_samples: int = 2**15
     seed: int = 0
+    max_terms: int = 2_000_000
 
 
-class Approximation(NamedTuple):
-    """An entropy in nats and what is known of its error; `lower` and `upper` are None if not asked for."""
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EntropyInfo:
+    """An entropy and what is known of its error; a pytree, whose leaves are the numbers.
+
+    Attributes
+    ----------
+    entropy : float
+        In nats.
+    lower, upper : float
+        Certified bounds: the entropy lies between them. A series may lie outside of them.
+    rounding_error : float
+        An estimate of the rounding error of `entropy`.
+    standard_error : float
+        Of `entropy`, for methods that sample; 0 for the others. It counts what so many points may not have met.
+    error : float
+        A bound on the error of `entropy`: its distance from the further of the two bounds, or four standard errors
+        if that is less.
+    n_terms : int
+        Products of components in the series; 0 if none was used.
+    method : str
+        What `entropy` was computed by: the method asked for, or ``"bracket"`` (the middle of the
+        bounds) or ``"sobol"`` for ``"auto"``.
+    """
 
     entropy: Any
     lower: Any
@@ -53,11 +78,12 @@ class Approximation(NamedTuple):
     rounding_error: Any
     standard_error: Any
     error: Any
-    n_terms: int
-    method: str
+    n_terms: int = field(metadata={"static": True})
+    method: str = field(metadata={"static": True})
 
 
-class _Mixture(NamedTuple):
+@dataclass(frozen=True)
+class _Mixture:
     """Parameters ready for kernels, and how to call these."""
 
     arrays: tuple[Any, Any, Any]
@@ -74,21 +100,31 @@ class _Mixture(NamedTuple):
     def n_features(self) -> int:
         return self.arrays[1].shape[1]
 
+    @functools.cached_property
+    def components(self) -> Components:
+        """The mixture in standard coordinates."""
+        covariance_type = self.settings.covariance_type
+
+        def components_of(weights: Any, means: Any, covariances: Any) -> Components:
+            return standardise(weights, means, covariances, covariance_type)
+
+        return self._call(("mixture_standard", covariance_type), components_of, *self.arrays)
+
     def run(self, name: str, function: Callable[..., Any], *tables: Any) -> Any:
-        """Call a function of (kind, components, *tables) as a kernel, after standardising the mixture."""
-        kind = self.settings.covariance_type
+        """Call a function of (kind, components, *tables) as a kernel."""
+        kind = "spherical" if self.settings.covariance_type == "tied" else self.settings.covariance_type
+        key = (name, kind, self.log_bound is not None)
+        return self._call(key, functools.partial(function, kind), self.components, *tables)
 
-        def standardised(weights: Any, means: Any, covariances: Any, *tables: Any) -> Any:
-            kind_, components = standardise(weights, means, covariances, kind)
-            return function(kind_, components, *tables), components.log_scale, components.inflation
-
+    def _call(self, key: tuple[Any, ...], function: Callable[..., Any], *args: Any) -> Any:
         # A kernel with compiler options cannot be part of the caller's own.
-        key = (name, kind, self.log_bound is not None, self.traced)
-        kernel = compiling.cached(key, lambda: compiling.kernel(standardised, name, quick_compile=not self.traced))
+        kernel = compiling.cached(
+            (*key, self.traced),
+            lambda: compiling.kernel(lambda *args: function(*args), key[0], quick_compile=not self.traced),
+        )
         if not self.traced:
-            return compiling.run(kernel, *self.arrays, *tables, dtype=np.float64)
-        views = jax.tree_util.tree_map(lambda leaf: leaf.view() if isinstance(leaf, np.ndarray) else leaf, tables)
-        return kernel(*self.arrays, *views)
+            return compiling.run(kernel, *args, dtype=np.float64)
+        return kernel(*jax.tree_util.tree_map(lambda leaf: leaf.view() if isinstance(leaf, np.ndarray) else leaf, args))
 
 
 def is_traced(*arrays: Any) -> bool:
@@ -103,7 +139,7 @@ def approximate(
     settings: Settings,
     density_bound: Any = None,
     with_bracket: bool = True,
-) -> Approximation:
+) -> EntropyInfo:
     """Return a mixture's entropy by the method of the settings.
 
     Parameters
@@ -120,8 +156,9 @@ def approximate(
 
     Returns
     -------
-    approximation : Approximation
-        Floats for arrays; otherwise traced values of the arrays' dtype, computed in double precision.
+    info : EntropyInfo
+        Without what was not asked for. Floats for arrays; otherwise traced values of the arrays' dtype, computed in
+        double precision.
     """
     arrays = (weights, means, covariances) + (() if density_bound is None else (density_bound,))
     order, n_terms = _terms(settings, len(weights))
@@ -133,18 +170,19 @@ def approximate(
         result = numbers(_padded(arrays, settings))
         narrow = settings.method == "auto" and result.standard_error == 0
         method = settings.method if settings.method != "auto" else "bracket" if narrow else "sobol"
-        return _approximation([None if number is None else float(number) for number in result], n_terms, method)
+        return _info([None if number is None else float(number) for number in result], n_terms, method)
 
     def wanted(*arrays: Any) -> Any:
         result = numbers(_traced(arrays, settings))
         return jnp.stack(result if with_bracket else [result.entropy])
 
     values = in_double(wanted, *arrays)
-    return _approximation([*values, *[None] * (6 - len(values))], n_terms, settings.method)
+    return _info([*values, *[None] * (6 - len(values))], n_terms, settings.method)
 
 
-def _approximation(numbers: list[Any], n_terms: int, method: str) -> Approximation:
-    return Approximation(*numbers, n_terms, method)  # type: ignore[call-arg]
+def _info(numbers: list[Any], n_terms: int, method: str) -> EntropyInfo:
+    entropy, lower, upper, rounding_error, standard_error, error = numbers
+    return EntropyInfo(entropy, lower, upper, rounding_error, standard_error, error, n_terms, method)
 
 
 def bracket(weights: Any, means: Any, covariances: Any, settings: Settings) -> tuple[Any, Any]:
@@ -234,13 +272,13 @@ def _terms(settings: Settings, n_components: int) -> tuple[int, int]:
         return 0, 0
     order = settings.order
     if settings.method == "auto":
-        orders = range(_AUTO_ORDER + 1)
-        order = max(n for n in orders if n == 0 or n_compositions(n, n_components) <= _AUTO_TERMS)
+        most = min(_AUTO_TERMS, settings.max_terms)
+        order = max(n for n in range(_AUTO_ORDER + 1) if n == 0 or n_compositions(n, n_components) <= most)
     return order, n_compositions(order, n_components) if order else 0
 
 
 class _Numbers(NamedTuple):
-    """The numeric part of an `Approximation`."""
+    """The numeric part of an `EntropyInfo`."""
 
     entropy: Any
     lower: Any
@@ -298,22 +336,29 @@ class _Series(NamedTuple):
 
 
 def _series(mixture: _Mixture, order: int) -> _Series:
-    padded = len(mixture.arrays[0])
-    full = mixture.settings.covariance_type == "full"
-    size = chunk_size(padded, mixture.n_features, full)
-    exact = mixture.traced
-    if exact:
-        size = min(size, bucket(n_compositions(order, mixture.n_components), minimum=8))
-    chunks = composition_chunks(order, mixture.n_components, max(padded, 2), size, exact)
+    n_components, traced = mixture.n_components, mixture.traced
+    padded = max(len(mixture.arrays[0]), 2)
+    size = chunk_size(padded, mixture.n_features, mixture.settings.covariance_type == "full")
     bound = () if mixture.log_bound is None else (mixture.log_bound,)
 
     def moments(kind: str, components: Any, chunks: Any, log_bound: Any = None) -> Any:
-        return power_moments(kind, components, log_bound, chunks, skip_empty=not exact)
+        return power_moments(kind, components, log_bound, chunks, traced)
 
-    result, log_scale, inflation = mixture.run("mixture_moments", moments, chunks, *bound)
+    def of(chunks: Any) -> Any:
+        return mixture.run("mixture_moments", moments, chunks, *bound)
+
+    if traced:
+        size = min(size, bucket(n_compositions(order, n_components), minimum=8))
+        result = of(composition_table(order, n_components, padded, size))
+    else:
+        slabs = map(of, composition_slabs(order, n_components, padded, size))
+        result = next(slabs)
+        for more in slabs:
+            magnitude = np.maximum(result.magnitude, more.magnitude)
+            result = result._replace(mixed=result.mixed + more.mixed, magnitude=magnitude)
     # Relative rounding of a term: that of its exponent, and of determinants of nearly singular matrices.
-    noise = _EPSILON * (4 + result.magnitude + mixture.n_features * inflation)
-    return _Series(result, log_scale, noise)
+    noise = _EPSILON * (4 + result.magnitude + mixture.n_features * mixture.components.inflation)
+    return _Series(result, mixture.components.log_scale, noise)
 
 
 def _by_series(mixture: _Mixture, series: _Series, method: str, order: int) -> tuple[Any, Any]:
@@ -336,19 +381,22 @@ def _by_series(mixture: _Mixture, series: _Series, method: str, order: int) -> t
 def _bracket(mixture: _Mixture, series: _Series | None, order: int) -> tuple[Any, Any]:
     """Return the best lower and upper bound, moved outwards by their rounding errors."""
     xp = mixture.xp
-    pairs, log_scale, inflation = mixture.run("mixture_bounds", pair_bounds)
-    lowers = [pairs.average, pairs.bhattacharyya, pairs.jensen]
-    uppers = [pairs.kullback_leibler, pairs.gaussian]
+    pairs = mixture.run("mixture_bounds", pair_bounds)
+    log_scale, inflation = mixture.components.log_scale, mixture.components.inflation
     d = mixture.n_features
-    slack = _EPSILON * (16 + d * (4 + inflation) + 4 * xp.abs(pairs.gaussian) + xp.abs(log_scale))
-    lower = functools.reduce(xp.maximum, lowers) + log_scale - slack
-    upper = functools.reduce(xp.minimum, uppers) + log_scale + slack
+    size = xp.abs(pairs.average) + xp.abs(log_scale)
+    slack = _EPSILON * (16 + d * (4 + inflation) + 4 * size)
+    # What has no digits is infinite or not a number, and bounds nothing; but nothing does without the average.
+    lower, upper = pairs.average + log_scale - slack, pairs.apart + log_scale + slack
+    for bound in (pairs.bhattacharyya, pairs.jensen):
+        lower = xp.maximum(lower, xp.where(xp.isfinite(bound), bound, -np.inf) + log_scale - slack)
+    widened = _EPSILON * (xp.abs(pairs.gaussian) + d * pairs.gaussian_inflation)
+    for bound in (pairs.kullback_leibler, pairs.gaussian + widened):
+        upper = xp.minimum(upper, xp.where(xp.isfinite(bound), bound, np.inf) + log_scale + slack)
     if series is None:
         return lower, upper
     value, rounding = _by_series(mixture, series, "taylor_offdiagonal", order)
     upper = xp.minimum(upper, value + rounding)
-    # Huber's bound, for components that do not overlap, is the series of order 0.
-    upper = xp.minimum(upper, series.moments.apart + series.log_scale + slack)
     if mixture.log_bound is None:
         value, rounding = _by_series(mixture, series, "taylor", order)
         lower = xp.maximum(lower, value - rounding)
@@ -357,17 +405,22 @@ def _bracket(mixture: _Mixture, series: _Series | None, order: int) -> tuple[Any
 
 def _by_points(mixture: _Mixture) -> tuple[Any, Any, Any]:
     """Return the entropy, its standard error and the size of its rounding error."""
-    xp, (_, _, method, n_samples, seed) = mixture.xp, mixture.settings
-    if method == "quadrature":
+    xp, settings = mixture.xp, mixture.settings
+    if settings.method == "quadrature":
         tables, n_replicates = quadrature_points(mixture.n_features), 1
     else:
-        tables, n_replicates = sobol_points(mixture.n_features, n_samples, seed), N_REPLICATES
-    (own, shares), log_scale, inflation = mixture.run("mixture_points", overlap_shares, *tables)
-    values = own + log_scale - xp.sum(shares.reshape(n_replicates, -1), axis=1)
+        tables, n_replicates = sobol_points(mixture.n_features, settings.n_samples, settings.seed), N_REPLICATES
+    apart, shares = mixture.run("mixture_points", doubt_shares, *tables)
+    log_scale, inflation = mixture.components.log_scale, mixture.components.inflation
+    values = apart + log_scale - xp.sum(shares.reshape(n_replicates, -1), axis=1)
     value = xp.mean(values)
     rounding = _EPSILON * (16 + xp.abs(value) + mixture.n_features * (4 + inflation))
     if n_replicates == 1:
         return value, xp.zeros_like(value), rounding
     # `mean` and not n - 1 of `var`: the derivative of a root at zero would not be finite.
     spread = xp.sum((values - value) ** 2) / (n_replicates * (n_replicates - 1))
+    # What happens once in as many points as there are may have been missed by all of them.
+    n_points, weights = tables[0].shape[0] * tables[0].shape[2], mixture.arrays[0]
+    unmet = math.log(mixture.n_components) / n_points / xp.sum(weights)
+    spread = spread + unmet**2 * xp.sum(weights**2)
     return value, xp.sqrt(spread + np.finfo(np.float64).tiny), rounding

@@ -4,6 +4,9 @@ With r_i = w_i peak_i / a, where a is the sum of all w_i peak_i or another bound
 composition j of k + 1, a term of ``m_k = E[(p(X) / a)^k]`` is
 ``multinomial(j) a prod_i r_i^j_i (2 pi)^(d/2) |L|^(-1/2) exp(-q / 2)``: L is the sum of ``j_i P_i`` over the
 precisions, c the product's centre and q the sum of ``j_i (c - mu_i)' P_i (c - mu_i)``, in which nothing cancels.
+
+With another point in place of c the sum is larger by ``|G v|^2``, with ``G' G`` the inverse of L and v the sum of
+``j_i P_i (c - mu_i)``. This corrects the rounding of c, which is large where some components are far away.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ import numpy as np
 from jax import lax
 
 from skjaxwin.kernels.compositions import Chunks
-from skjaxwin.kernels.gaussians import LOG_TWO_PI, Components, precision_factor, squared_distances
+from skjaxwin.kernels.gaussians import LOG_TWO_PI, TINY, Components, differences_from, log_mixture, precision_factor
+from skjaxwin.kernels.mixture_maximum import log_largest_density
 from skjaxwin.kernels.polynomials import MAX_ORDER
 
 __all__ = ["PowerMoments", "power_moments"]
 
-_POWERS = np.arange(1.0, MAX_ORDER + 1)
+_POWERS = np.arange(1, MAX_ORDER + 1, dtype=np.int32)
 
 
 class PowerMoments(NamedTuple):
@@ -47,7 +51,7 @@ class PowerMoments(NamedTuple):
     magnitude: Any
 
 
-def power_moments(kind: str, g: Components, log_bound: Any, chunks: Chunks, skip_empty: bool) -> PowerMoments:
+def power_moments(kind: str, g: Components, log_bound: Any, chunks: Chunks, traced: bool) -> PowerMoments:
     """Return the moments of a mixture's density.
 
     Parameters
@@ -57,22 +61,33 @@ def power_moments(kind: str, g: Components, log_bound: Any, chunks: Chunks, skip
     log_bound : scalar or None
         Logarithm of a density bound in the original coordinates; None for the sum of the peaks.
     chunks : Chunks
-    skip_empty : bool
-        Whether chunks without terms may be many.
+    traced : bool
+        Whether nothing is known of the values, but of the chunks that all have terms.
     """
     n_features = g.means.shape[1]
-    log_parts = g.log_weights + g.log_peaks
-    log_a = jax.nn.logsumexp(log_parts) if log_bound is None else log_bound + g.log_scale
-    log_r = log_parts - log_a
+    if log_bound is None:
+        log_a = log_mixture(g.weights, g.log_peaks)
+    else:
+        log_a = log_bound + g.log_scale
+        if traced:  # too small a bound is refused where it is known
+            log_a = jnp.where(log_a < log_largest_density(kind, g) - 1e-9, jnp.nan, log_a)
+    log_ratios = g.log_peaks - log_a
+    # Derivatives by weights go through powers of a share, which is one, or zero for weights of zero: those
+    # of the logarithm would not be finite there.
+    present = g.weights > TINY
+    unit = lax.stop_gradient(jnp.where(present, g.weights, jnp.exp(-jnp.maximum(log_ratios, 0.0))))
+    shares = g.weights / unit
+    log_r = jnp.log(unit) + log_ratios
     terms = _TERMS[kind](g)
 
     def moments_of(chunk: Chunks) -> tuple[Any, Any]:
         counts = chunk.counts.astype(g.means.dtype)
-        log_determinant, square = terms(counts)
+        log_determinant, square, uncorrected = terms(counts)
         exponents = (log_r @ counts, log_a + n_features / 2 * LOG_TWO_PI - log_determinant / 2)
         term = chunk.multinomial * jnp.exp(sum(exponents) - square / 2)
+        term = term * jnp.prod(_powers(shares[:, None], chunk.counts), axis=0)
         power = chunk.power.astype(jnp.int32)[None] == jnp.arange(1, MAX_ORDER + 1, dtype=jnp.int32)[:, None]
-        size = sum(jnp.abs(part) for part in exponents) + square / 2
+        size = sum(jnp.abs(part) for part in exponents) + uncorrected / 2
         # A term far below the others does not count, however large its exponents.
         magnitude = jnp.max(jnp.where(chunk.power > 0, size * jnp.minimum(term, 1.0), 0.0))
         return jnp.sum(jnp.where(power, term, 0.0), axis=1), lax.stop_gradient(magnitude)
@@ -87,46 +102,69 @@ def power_moments(kind: str, g: Components, log_bound: Any, chunks: Chunks, skip
             more, size = moments_of(chunk)
             return sums + more, jnp.maximum(magnitude, size)
 
-        if not skip_empty:
+        if traced:
             return add(None), None
         return lax.cond(jnp.any(chunk.power > 0), add, lambda _: state, None), None
 
     dtype = g.means.dtype
     start = jnp.zeros(MAX_ORDER, dtype), jnp.zeros((), dtype)
     mixed, magnitude = lax.scan(step, start, chunks)[0] if len(g.means) > 1 else start
-    decay = jnp.asarray((_POWERS + 1) ** (-n_features / 2), dtype)
-    single = decay * (jnp.exp(_POWERS.astype(dtype)[:, None] * log_r) @ g.weights)
-    apart = g.weights @ (n_features / 2 - g.log_peaks - g.log_weights)
-    return PowerMoments(log_a, apart, single, mixed, magnitude)
+    decay = jnp.asarray((_POWERS + 1.0) ** (-n_features / 2), dtype)
+    powers = _powers(shares, _POWERS[:, None]) * jnp.exp(_POWERS[:, None] * log_r)
+    apart = g.weights @ (n_features / 2 - g.log_peaks - jnp.log(g.weights + TINY))
+    return PowerMoments(log_a, apart, decay * (powers @ g.weights), mixed, magnitude)
+
+
+def _powers(base: Any, exponents: Any) -> jax.Array:
+    """Return ``base_i^exponents_i`` for integers, by their binary digits: all derivatives are right at zero, too."""
+    powers = jnp.ones(jnp.broadcast_shapes(base.shape, exponents.shape), base.dtype)
+    for digit in range((MAX_ORDER + 1).bit_length()):
+        powers = powers * jnp.where((exponents >> digit) & 1 == 1, base, 1.0)
+        base = base * base
+    return powers
+
+
+def _coarse_centre(g: Components, weighted: Any) -> tuple[Any, Any]:
+    """Return a point among the means, and each mean's offset from it times its precision."""
+    centre = lax.stop_gradient(g.weights @ g.means)
+    return centre[:, None], lax.stop_gradient(weighted(g.means - centre))
 
 
 def _full_terms(g: Components) -> Any:
     n_components, n_features = g.means.shape
     precisions = jnp.einsum("mef,meg->mfg", g.factors, g.factors)
-    shifts = jnp.einsum("mfg,mg->mf", precisions, g.means)
+    centre, shifts = _coarse_centre(g, lambda offsets: jnp.einsum("mfg,mg->mf", precisions, offsets))
     flat = precisions.reshape(n_components, -1).T
+    stacked = g.factors.reshape(-1, n_features).T
 
-    def terms(counts: Any) -> tuple[Any, Any]:
+    def terms(counts: Any) -> tuple[Any, Any, Any]:
         total = jnp.moveaxis((flat @ counts).reshape(n_features, n_features, -1), -1, 0)
         factor = jnp.moveaxis(precision_factor(total), 0, -1)
         white = jnp.sum(factor * (shifts.T @ counts)[None], axis=1)
-        centre = jnp.sum(factor * white[:, None], axis=0)
+        point = lax.stop_gradient(centre + jnp.sum(factor * white[:, None], axis=0))
         diagonal = jnp.moveaxis(jnp.diagonal(factor, axis1=0, axis2=1), -1, 0)
-        squares = squared_distances("full", g.factors, centre[None] - g.means[:, :, None])
-        return -2 * jnp.sum(jnp.log(diagonal), axis=0), jnp.sum(counts * squares, axis=0)
+        white = jnp.einsum("mef,mfn->men", g.factors, point[None] - g.means[:, :, None])
+        weighted = counts[:, None] * white
+        slope = stacked @ weighted.reshape(n_components * n_features, -1)
+        uncorrected = jnp.sum(weighted * white, axis=(0, 1))
+        correction = jnp.sum(jnp.sum(factor * slope[None], axis=1) ** 2, axis=0)
+        return -2 * jnp.sum(jnp.log(diagonal), axis=0), uncorrected - correction, uncorrected
 
     return terms
 
 
 def _diagonal_terms(g: Components) -> Any:
     precisions = 1 / g.covariances
-    shifts = precisions * g.means
+    centre, shifts = _coarse_centre(g, lambda offsets: precisions * offsets)
 
-    def terms(counts: Any) -> tuple[Any, Any]:
+    def terms(counts: Any) -> tuple[Any, Any, Any]:
         total = precisions.T @ counts
-        centre = (shifts.T @ counts) / total
-        squares = squared_distances("diag", g.factors, centre[None] - g.means[:, :, None])
-        return jnp.sum(jnp.log(total), axis=0), jnp.sum(counts * squares, axis=0)
+        point = lax.stop_gradient(centre + (shifts.T @ counts) / total)
+        away = point[None] - g.means[:, :, None]
+        weighted = counts[:, None] * precisions[:, :, None] * away
+        uncorrected = jnp.sum(weighted * away, axis=(0, 1))
+        correction = jnp.sum(jnp.sum(weighted, axis=0) ** 2 / total, axis=0)
+        return jnp.sum(jnp.log(total), axis=0), uncorrected - correction, uncorrected
 
     return terms
 
@@ -134,13 +172,13 @@ def _diagonal_terms(g: Components) -> Any:
 def _spherical_terms(g: Components) -> Any:
     """Use ``sum_i a_i |c - mu_i|^2 = sum_ij a_i a_j |mu_i - mu_j|^2 / (2 sum_i a_i)``: no centre is needed."""
     n_features = g.means.shape[1]
-    distances = jnp.sum((g.means[:, None] - g.means[None]) ** 2, axis=-1)
+    distances = lax.map(jax.checkpoint(lambda mean: jnp.sum(differences_from(g, mean) ** 2, axis=1)), g.means)
 
-    def terms(counts: Any) -> tuple[Any, Any]:
+    def terms(counts: Any) -> tuple[Any, Any, Any]:
         shares = counts / g.covariances[:, None]
         total = jnp.sum(shares, axis=0)
         square = jnp.sum(shares * (distances @ shares), axis=0) / (2 * total)
-        return n_features * jnp.log(total), square
+        return n_features * jnp.log(total), square, square
 
     return terms
 

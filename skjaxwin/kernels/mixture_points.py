@@ -12,16 +12,20 @@ from jax import lax
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from skjaxwin.kernels.gaussians import Components, squared_distances
+from skjaxwin.kernels.gaussians import Components, differences_from, log_mixture, squared_distances
+from skjaxwin.kernels.table_cache import cached_by_bytes
 
-__all__ = ["N_REPLICATES", "overlap_shares", "quadrature_points", "sobol_points"]
+__all__ = ["N_REPLICATES", "doubt_shares", "quadrature_points", "sobol_points"]
 
 N_REPLICATES = 16
 _CHUNK = 512
 _NODES = {1: 256, 2: 64, 3: 24}
+# Of weights, in the logarithm whose mean is known: its derivative at zero is finite, and no less right.
+_SMALL_WEIGHT = 1e-6
+_LARGEST_EXPONENT = 300.0
 
 
-@functools.lru_cache(maxsize=16)
+@cached_by_bytes
 def sobol_points(n_features: int, n_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return standard normal points in chunks, and their weights, from replicates of a scrambled Sobol sequence.
 
@@ -55,11 +59,13 @@ def quadrature_points(n_features: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(grid.reshape(-1, size, n_features).swapaxes(1, 2)), product.reshape(-1, size)
 
 
-def overlap_shares(kind: str, g: Components, points: Any, point_weights: Any) -> tuple[Any, jax.Array]:
+def doubt_shares(kind: str, g: Components, points: Any, point_weights: Any) -> tuple[Any, jax.Array]:
     """Return what the entropy is without overlap, and each chunk's share of what overlap takes from it.
 
-    With ``h_i`` a component's own entropy, the mixture's is ``sum_i w_i (h_i - E_i[log p - log N_i])``. The difference
-    of logarithms varies far less than ``log p``: it is constant for a single component and for those far apart.
+    The entropy of a point and of its component is ``sum_i w_i (h_i - log w_i)``, with h_i a component's own
+    entropy. The mixture's is less by the mean doubt of the component that a point is from: ``-sum_i r_i log r_i``
+    with ``r_i = w_i N_i / p``. That lies between 0 and the logarithm of the number of components, so that what no
+    point has met is not worth more than its probability; ``log p`` has no such limits where one component is narrow.
 
     Parameters
     ----------
@@ -71,13 +77,13 @@ def overlap_shares(kind: str, g: Components, points: Any, point_weights: Any) ->
 
     Returns
     -------
-    own : scalar
-        The mean of the components' own entropies.
+    apart : scalar
+        The entropy without overlap.
     shares : array of shape (n_chunks,)
     """
     # A root times its transpose is the covariance.
     roots = jnp.einsum("mef,mgf->meg", g.covariances, g.factors) if kind == "full" else jnp.sqrt(g.covariances)
-    log_parts = (g.log_weights + g.log_peaks)[:, None]
+    log_weights = jnp.log(jnp.maximum(g.weights, _SMALL_WEIGHT))
 
     def share(chunk: tuple[Any, Any]) -> Any:
         normal, weight = chunk
@@ -86,11 +92,15 @@ def overlap_shares(kind: str, g: Components, points: Any, point_weights: Any) ->
         def from_component(one: tuple[Any, ...]) -> Any:
             mean, root, log_peak = one
             away = root @ normal if kind == "full" else (root[:, None] if kind == "diag" else root) * normal
-            differences = away[None] + (mean - g.means)[:, :, None]
-            squares = squared_distances(kind, g.factors, differences)
-            log_density = jax.nn.logsumexp(log_parts - squares / 2, axis=0)
-            return (log_density - log_peak + own) @ weight
+            squares = squared_distances(kind, g.factors, away[None] + differences_from(g, mean)[:, :, None])
+            # Relative to the component's own: what is alike does not round.
+            exponents = (g.log_peaks - log_peak)[:, None] - squares / 2 + own
+            log_density = log_mixture(g.weights, exponents)
+            parts = g.weights[:, None] * jnp.exp(jnp.minimum(exponents - log_density, _LARGEST_EXPONENT))
+            doubt = log_density - jnp.sum(parts * (exponents + log_weights[:, None]), axis=0)
+            return doubt @ weight
 
         return g.weights @ lax.map(jax.checkpoint(from_component), (g.means, roots, g.log_peaks))
 
-    return g.weights @ (g.means.shape[1] / 2 - g.log_peaks), lax.map(share, (points, point_weights))
+    apart = g.weights @ (g.means.shape[1] / 2 - g.log_peaks - log_weights)
+    return apart, lax.map(share, (points, point_weights))
