@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import column_or_1d
 
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import check_sample_weight
+from skjaxwin.classification import encode
 from skjaxwin.columns import split_time
 from skjaxwin.kernels import Rows
 from skjaxwin.models import WindowModel
@@ -37,6 +39,8 @@ class Problem:
         Times in the caller's order.
     target_is_column : bool
         Whether y had the shape (n_rows, 1).
+    classes : ndarray of shape (n_classes,) or None
+        What the numbers of the target stand for.
     """
 
     model: WindowModel
@@ -47,6 +51,7 @@ class Problem:
     X: np.ndarray
     times: np.ndarray
     target_is_column: bool
+    classes: np.ndarray | None
 
 
 def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any) -> Problem:
@@ -55,6 +60,11 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     model = clone(model)
     model._validate_params()
     skip = estimator.missing == "skip"
+    classes = None
+    if model.estimator_type == "classifier" and y is not None:
+        classes, y = encode(X, y, missing=skip)
+    elif y is not None and model.target != "ignored" and not model.multi_output:
+        y = column_or_1d(y, warn=True)
     try:
         features, target, times = split_time(
             estimator, X, y, time=estimator.time, reset=True, supervised=_uses_target(model, y), missing=skip
@@ -64,6 +74,8 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
             raise ValueError(f'missing="raise": {error}\nSet missing="skip" to leave such rows out.') from error
         raise
     n_rows = len(features)
+    if target is not None:
+        model.check_target(target)
     if sample_weight is None:
         weight, positive = np.ones(n_rows, features.dtype), np.ones(n_rows, bool)
     else:
@@ -106,6 +118,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         features,
         complete.stamps if times is None else times,
         target is not None and target.ndim == 2 and target.shape[1] == 1,
+        classes,
     )
 
 

@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.metrics import r2_score
-from sklearn.utils import RegressorTags
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions
+from skjaxwin.classification import PredictsClasses
 from skjaxwin.columns import split_time
-from skjaxwin.entropy_path import HasEntropyPath
+from skjaxwin.entropy_path import HasEntropyPath, is_mixture, mean_log_density
 from skjaxwin.inference import check_inference, window_errors
 from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params, predict_rows
 from skjaxwin.models import Linear, WindowModel
@@ -30,7 +31,11 @@ def _supervised(estimator: RollingJaxEstimator) -> bool:
     return estimator._model().estimator_type is not None
 
 
-class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
+def _scored(estimator: RollingJaxEstimator) -> bool:
+    return _supervised(estimator) or is_mixture(estimator)
+
+
+class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
     r"""Fit a model on every expanding or rolling window of time-ordered rows.
 
     All windows are fitted by one compiled kernel of fixed shape. Nothing is
@@ -111,6 +116,11 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
         Whether the rows of each window determine its parameters.
     n_iter_ : ndarray of int of shape (n_windows,)
         Iterations of each fit.
+    gradient_norm_ : ndarray of shape (n_windows,)
+        For models fitted by steps: the length of the gradient of the mean loss at the end, in the units of standardised
+        features.
+    classes_ : ndarray of shape (n_classes,)
+        For classifiers: the sorted labels.
     condition_ : ndarray of shape (n_windows,)
         For ``models.Linear``, the root of the largest variance inflation factor: 1 where
         features are uncorrelated in the window, infinite where they are dependent.
@@ -227,11 +237,14 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
         kind = self._model().estimator_type
         tags.estimator_type = kind
         tags.target_tags.required = self._model().target == "required"
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = self._model().multi_output
+        tags.target_tags.positive_only = self._model().positive
         tags.input_tags.allow_nan = self.missing == "skip"
         if kind == "regressor":
             # With a time column each row is predicted by the past alone, or by a first fit of few rows.
             tags.regressor_tags = RegressorTags(poor_score=self.time is not None)
+        if kind == "classifier":
+            tags.classifier_tags = ClassifierTags(poor_score=self.time is not None)
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RollingJaxEstimator:
@@ -277,18 +290,11 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
         -------
         predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
         """
-        check_is_fitted(self, "params_")
-        skip = self.missing == "skip"
-        features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False, missing=skip)
-        if times is None:
-            newest = np.full(len(features), len(self.window_stops_) - 1)
-            return self._predict(newest, features, shared=True)
-        window = win.newest_window_before(times, self._stamps, self._last_stamps, self._gap)
-        if self.underdetermined == "minimum_norm":
-            window = np.maximum(window, 0)
-        return self._predict(window, features)
+        return self._answer(self._raw_predict(X))
 
-    def walk_forward_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
+    def walk_forward_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, method: str = "predict"
+    ) -> np.ndarray:
         """Fit, and predict every row out of sample.
 
         Each row is predicted by the newest window that ended strictly before it,
@@ -298,31 +304,42 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
         ----------
         X, y, sample_weight
             As in `fit`.
+        method : {"predict", "predict_proba", "decision_function"}, default="predict"
+            What to return; the latter two for classifiers.
 
         Returns
         -------
-        predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-            In the order of the rows of X; NaN where no window came before.
+        predictions : ndarray of shape (n_rows,), (n_rows, n_outputs) or (n_rows, n_classes)
+            In the order of the rows of X; NaN where no window came before (None for classes that are no numbers).
         """
+        if method not in ("predict", "predict_proba", "decision_function") or not hasattr(self, method):
+            raise ValueError(f"method={method!r} is not what {type(self).__name__} with this model can return.")
         problem = self._fit(X, y, sample_weight)
         window = win.newest_window_before(problem.times, self._stamps, self._last_stamps, self._gap)
-        return self._predict(window, problem.X)
+        return self._answer(self._predict(window, problem.X), method)
 
-    @available_if(_supervised)
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination :math:`R^2` of ``predict(X)``.
+    @available_if(_scored)
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination :math:`R^2` of ``predict(X)``, or a classifier's accuracy.
+
+        For ``models.GaussianMixture`` the mean of ``score_samples(X)``, the log densities under the windows that
+        predict the rows.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-        y : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
+            Ignored for mixtures.
         sample_weight : array-like of shape (n_rows,), default=None
 
         Returns
         -------
         score : float
         """
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+        if is_mixture(self):
+            return mean_log_density(self, X, sample_weight)
+        score = accuracy_score if self._model().estimator_type == "classifier" else r2_score
+        return float(score(y, self.predict(X), sample_weight=sample_weight))
 
     def _model(self) -> WindowModel:
         return Linear() if self.model is None else self.model
@@ -405,6 +422,11 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
         elif hasattr(self, "condition_"):
             delattr(self, "condition_")
         self.n_iter_ = np.ones(n_windows, np.int32) if info.n_iter is None else info.n_iter
+        for name, value in (("gradient_norm_", info.gradient_norm), ("classes_", problem.classes)):
+            if value is not None:
+                setattr(self, name, value)
+            elif hasattr(self, name):
+                delattr(self, name)
         starts, stops = problem.windows.starts, problem.windows.stops
         if problem.kept is None:
             self.window_starts_, self.window_stops_ = starts.copy(), stops.copy()
@@ -423,6 +445,19 @@ class RollingJaxEstimator(HasEntropyPath, BaseEstimator):
                 setattr(self, f"{name}_", float(newest) if np.ndim(newest) == 0 else newest.copy())
             elif hasattr(self, f"{name}_"):
                 delattr(self, f"{name}_")
+
+    def _raw_predict(self, X: Any) -> np.ndarray:
+        """Return what the model predicts for rows, each by its window."""
+        check_is_fitted(self, "params_")
+        skip = self.missing == "skip"
+        features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False, missing=skip)
+        if times is None:
+            newest = np.full(len(features), len(self.window_stops_) - 1)
+            return self._predict(newest, features, shared=True)
+        window = win.newest_window_before(times, self._stamps, self._last_stamps, self._gap)
+        if self.underdetermined == "minimum_norm":
+            window = np.maximum(window, 0)
+        return self._predict(window, features)
 
     def _predict(self, window: np.ndarray, features: np.ndarray, shared: bool = False) -> np.ndarray:
         features = features.astype(self._dtype, copy=False)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from skjaxwin import windows as win
+from skjaxwin.classification import labels
 from skjaxwin.kernels import map_params, predict_rows
 from skjaxwin.rolling import RollingJaxEstimator
 
@@ -125,6 +126,8 @@ def _solve_group(
     for i in range(len(estimators)):
         own = map_params(lambda a, i=i: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), params)
         predictions = predict_rows(problem.model, own, window, problem.X)
+        if problem.classes is not None:
+            predictions = labels(problem.classes, predictions)
         if problem.target_is_column and predictions.ndim == 1:
             predictions = predictions[:, None]
         outcomes.append((predictions, own, problem.windows.times))

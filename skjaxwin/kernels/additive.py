@@ -97,15 +97,14 @@ def fit_additive(
     def make() -> tuple[Any, _Shape, bool, Any]:
         return _make(model.static_copy(), hyper, layout, dtype, sizes, capacity, max_memory, errors, whole)
 
-    made = compiling.cached(("groups", *key, *sizes, errors, whole, max_memory), make)
-    exclusive = made[2]
+    kernel, shape, exclusive, like = compiling.cached(("groups", *key, *sizes, errors, whole, max_memory), make)
     pick = np.minimum(np.arange(grid), n_candidates - 1)  # the last candidate fills the grid up
     candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
     table = middle = None
     if whole:
         table = compiling.place(padded_table(rows, capacity), dtype)
         middle = middles(model, key, layout, table, groups, capacity, dtype, exclusive)
-    return _run(*made, table, rows, groups, starts, stops, middle, candidates, n_candidates)
+    return _run(kernel, shape, exclusive, like, table, rows, groups, starts, stops, middle, candidates, n_candidates)
 
 
 def _without_gaps(rows: Rows, starts: np.ndarray, stops: np.ndarray) -> tuple[Rows, np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ computed once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ from skjaxwin.kernels.tracing import Traced, run, trace
 __all__ = ["Layout", "Rows", "padded_table", "refit_windows"]
 
 _MAX_GRID = 64
+# Windows in a run that starts anew, where they are fitted in turn.
+_RUN = 64
 
 
 class Rows(NamedTuple):
@@ -98,6 +101,7 @@ class _Plan:
     grid: int
     exclusive: bool
     sequential: bool
+    in_turn: bool
 
 
 def refit_windows(
@@ -142,24 +146,64 @@ def refit_windows(
     if not model.checked:
         _check_once(model, hyper, call, int(starts[-1]), int(stops[-1]))
 
-    plan, dtype = call.plan, rows.X.dtype
     result: Any = None
-    per_call = plan.chunk.steps * plan.chunk.lanes
-    for low in range(0, n_candidates, plan.grid):
-        high = min(low + plan.grid, n_candidates)
+    for low in range(0, n_candidates, call.plan.grid):
+        high = min(low + call.plan.grid, n_candidates)
         # The last candidate fills the grid up; what it yields twice is cut off below.
-        pick = np.minimum(np.arange(low, low + plan.grid), n_candidates - 1)
-        candidates = {name: np.asarray(values, dtype)[pick] for name, values in hyper.items()}
-        carried = None
-        for first in range(0, len(starts), per_call):
-            last = min(first + per_call, len(starts))
-            part, carried = call(starts[first:last], stops[first:last], candidates, carried)
+        pick = np.minimum(np.arange(low, low + call.plan.grid), n_candidates - 1)
+        candidates = {name: np.asarray(values, rows.X.dtype)[pick] for name, values in hyper.items()}
+        for first, last, part in _runs(call, starts, stops, candidates):
             if result is None:
                 shape = (len(starts), n_candidates)
                 result = jax.tree_util.tree_map(lambda a, s=shape: np.empty(s + a.shape[2:], a.dtype), part)
-            for whole, piece in zip(jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(part), strict=True):
-                whole[first:last, low:high] = piece[:, : high - low]
+            _put_windows(result, part, slice(first, last), slice(low, high))
+        if call.plan.in_turn:
+            _once_more(call, result, starts, stops, candidates, low, high)
     return result
+
+
+def _runs(call: _Call, starts: np.ndarray, stops: np.ndarray, candidates: dict[str, np.ndarray]) -> Iterator[Any]:
+    """Yield the results of all windows, some at a time, with the bounds of each part."""
+    plan, n_windows = call.plan, len(starts)
+    per_call = plan.chunk.steps * plan.chunk.lanes
+    if plan.in_turn:
+        per_call = -(-n_windows // -(-n_windows // min(per_call, _RUN)))
+    spans = [(first, min(first + per_call, n_windows)) for first in range(0, n_windows, per_call)]
+    carried = None
+
+    def one_call(span: tuple[int, int]) -> Any:
+        nonlocal carried
+        first, last = span
+        part, carried = call(starts[first:last], stops[first:last], candidates, carried)
+        return first, last, part
+
+    return compiling.run_many(one_call, spans, exclusive=plan.exclusive or not plan.in_turn)
+
+
+def _once_more(
+    call: _Call,
+    result: Any,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    candidates: dict[str, np.ndarray],
+    low: int,
+    high: int,
+) -> None:
+    """Fit windows again that did not converge from where the window before them ended."""
+    missed = np.flatnonzero(~result[1].converged[:, low:high].all(axis=1))
+    for first in range(0, len(missed), _RUN):
+        pick = missed[first : first + _RUN]
+        again, _ = call(starts[pick], stops[pick], candidates, None, anew=True)
+        better = again[1].converged[:, : high - low] & ~result[1].converged[pick, low:high]
+        window, candidate = np.nonzero(better)
+        for whole, piece in zip(jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(again), strict=True):
+            whole[pick[window], low + candidate] = piece[window, candidate]
+
+
+def _put_windows(result: Any, part: Any, windows: Any, candidates: slice) -> None:
+    width = candidates.stop - candidates.start
+    for whole, piece in zip(jax.tree_util.tree_leaves(result), jax.tree_util.tree_leaves(part), strict=True):
+        whole[windows, candidates] = piece[:, :width]
 
 
 def _check_once(model: Any, hyper: dict[str, np.ndarray], call: _Call, start: int, stop: int) -> None:
@@ -222,18 +266,20 @@ class _Call:
         stops: np.ndarray,
         candidates: dict[str, np.ndarray],
         carried: Any,
+        anew: bool = False,
     ) -> tuple[Any, Any]:
         """Fit up to steps x lanes windows; leading axes (n_windows, grid).
 
         A sequential model starts from what the call before `carried` over; what the next one gets is returned, too.
+        With `anew` no window starts from another.
         """
         chunk = self.plan.chunk
         n_windows = len(starts)
         steps = -(-n_windows // chunk.lanes)
         # Lane after lane of consecutive windows; the last window fills up the rest.
         index = np.minimum(np.arange(steps * chunk.lanes), n_windows - 1).reshape(chunk.lanes, steps).T
-        bounds = np.zeros((chunk.steps, 2, chunk.lanes), np.int32)
-        bounds[:steps, 0], bounds[:steps, 1] = starts[index], stops[index]
+        bounds = np.zeros((chunk.steps, 3, chunk.lanes), np.int32)
+        bounds[:steps, 0], bounds[:steps, 1], bounds[:steps, 2] = starts[index], stops[index], anew
         if self.plan.sequential and carried is None:
             carried = jax.tree_util.tree_map(lambda a: np.broadcast_to(a, (1, self.plan.grid, *a.shape)), self.start)
         arguments = self.table, bounds, np.int32(steps), candidates, self.start, carried
@@ -281,10 +327,10 @@ def _make_plan(
     result_bytes = sum(int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result))
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
     sequential = model.sequential and initial is not None
-    if exclusive or sequential:
+    if exclusive or sequential or model.in_turn:
         chunk = ChunkShape(chunk.steps, 1)
-    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result), "fit_windows")
-    return _Plan(kernel, chunk, grid, exclusive, sequential)
+    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result, model.in_turn), "fit_windows")
+    return _Plan(kernel, chunk, grid, exclusive, sequential, model.in_turn)
 
 
 def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> Any:
@@ -326,7 +372,7 @@ def _cut(table: Any, layout: Layout, begin: Any, end: Any, width: int) -> Any:
     return X, y, weight
 
 
-def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
+def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any, in_turn: bool) -> Any:
     """Return the function of a chunk: lanes side by side, steps in a loop."""
 
     def fit_windows(table: Any, bounds: Any, steps: Any, candidates: Any, initial: Any, carried: Any) -> Any:
@@ -337,9 +383,12 @@ def _make_kernel(one_window: Any, chunk: ChunkShape, result: Any) -> Any:
 
         def step(s: Any, state: Any) -> Any:
             out, start = state
-            fitted = lanes_of(table, tuple(row_of(bounds, s)), candidates, start)
+            begin, end, anew = row_of(bounds, s)
+            if start is not None:
+                start = jax.tree_util.tree_map(lambda a, b: jnp.where(_along(anew > 0, a), b, a), start, first)
+            fitted = lanes_of(table, (begin, end), candidates, start)
             out = jax.tree_util.tree_map(lambda whole, one: _put(whole, one, s), out, fitted)
-            return out, None if initial is None else _next_start(fitted[0], first)
+            return out, None if initial is None else _next_start(fitted, first, in_turn)
 
         out, last = lax.fori_loop(jnp.int32(0), steps, step, (out, first if carried is None else carried))
         return out, None if carried is None else last
@@ -352,15 +401,19 @@ def _put(whole: Any, one: Any, position: Any) -> Any:
     return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
 
 
-def _next_start(params: Any, first: Any) -> Any:
-    """Start the next window from this one's parameters, or anew where they are not finite."""
-    finite = [jnp.isfinite(a).reshape(*a.shape[:2], -1).all(axis=-1) for a in jax.tree_util.tree_leaves(params)]
-    good = jnp.stack(finite).all(axis=0)
+def _next_start(fitted: tuple[Any, Any], first: Any, in_turn: bool) -> Any:
+    """Start the next window from this one's parameters, or anew where they are not finite, or in turn no solution."""
+    params, info = fitted
+    good = [jnp.isfinite(a).reshape(*a.shape[:2], -1).all(axis=-1) for a in jax.tree_util.tree_leaves(params)]
+    if in_turn:
+        good.append(info.converged)
+    both = jnp.stack(good).all(axis=0)
+    return jax.tree_util.tree_map(lambda new, old: jnp.where(_along(both, new), new, old), params, first)
 
-    def choose(new: Any, old: Any) -> Any:
-        return jnp.where(good.reshape(good.shape + (1,) * (new.ndim - 2)), new, old)
 
-    return jax.tree_util.tree_map(choose, params, first)
+def _along(flag: Any, array: Any) -> Any:
+    """Give a flag of the leading axes the other axes of an array."""
+    return flag.reshape(flag.shape + (1,) * (array.ndim - flag.ndim))
 
 
 def _in_dtype(leaf: Any, dtype: np.dtype) -> np.ndarray:

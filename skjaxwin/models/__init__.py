@@ -4,9 +4,23 @@ from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.covariance import Covariance
 from skjaxwin.models.custom import Custom
 from skjaxwin.models.gaussian_mixture import GaussianMixture
+from skjaxwin.models.generalized_linear import Gamma, Poisson, Tweedie
 from skjaxwin.models.linear import Linear
+from skjaxwin.models.logistic import Logistic
 from skjaxwin.models.moments import Moments
 
 WindowModel.__module__ = __name__  # what messages and pickles call it
 
-__all__ = ["Covariance", "Custom", "FitInfo", "GaussianMixture", "Linear", "Moments", "WindowModel"]
+__all__ = [
+    "Covariance",
+    "Custom",
+    "FitInfo",
+    "Gamma",
+    "GaussianMixture",
+    "Linear",
+    "Logistic",
+    "Moments",
+    "Poisson",
+    "Tweedie",
+    "WindowModel",
+]

@@ -34,12 +34,15 @@ class FitInfo(NamedTuple):
         ``underdetermined="nan"`` the parameters of other windows become NaN.
     condition : float, default=None
         How ill-conditioned the window is; None where there is no such figure.
+    gradient_norm : float, default=None
+        Size of the objective's gradient at the end; None where there is no gradient.
     """
 
     converged: Any = None
     n_iter: Any = None
     determined: Any = None
     condition: Any = None
+    gradient_norm: Any = None
 
 
 class TracedParameter:
@@ -80,8 +83,10 @@ class WindowModel(BaseEstimator):
 
     Attributes
     ----------
-    estimator_type : "regressor" or None
-        What scikit-learn shall take the estimator for.
+    estimator_type : "regressor", "classifier" or None
+        What scikit-learn shall take the estimator for. A classifier gets the number of the class as y, 0 or 1, or with
+        more than two classes a column for each with 1 in its rows; `predict` returns the log odds of the second class,
+        or a score for each, and ``probabilities`` turns these into probabilities.
     target : "required", "optional" or "ignored"
         Whether `fit` needs y.
     structural : tuple of str
@@ -101,6 +106,14 @@ class WindowModel(BaseEstimator):
     sequential : bool
         Whether a model that is warm-started goes through all windows in turn, so that each starts where the
         one before it ended; otherwise runs of consecutive windows go side by side, each from `initial`.
+    in_turn : bool
+        Whether windows are best fitted one after the other, each from the one before, since they take different
+        numbers of steps; some runs of them go side by side in threads. Windows that did not converge are then fitted
+        once more, from `initial`.
+    positive : bool
+        Whether no target may be negative.
+    multi_output : bool
+        Whether there may be several targets.
     double : bool
         Whether to compute in float64 whatever the data.
     """
@@ -114,6 +127,9 @@ class WindowModel(BaseEstimator):
     least_squares: bool = False
     may_be_nan: bool = False
     sequential: bool = False
+    in_turn: bool = False
+    positive: bool = False
+    multi_output: bool = True
     double: bool = False
     _parameter_constraints: ClassVar[dict[str, list]] = {}
 
@@ -246,6 +262,9 @@ class WindowModel(BaseEstimator):
         """
         del params, X
         return None
+
+    def check_target(self, y: np.ndarray) -> None:
+        """Raise a ValueError for targets, which may hold NaN, that the model is not defined for."""
 
     def min_rows(self, n_features: int) -> int:
         """Return the fewest rows a window needs; used where ``min_periods`` is None."""
