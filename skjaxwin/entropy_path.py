@@ -1,24 +1,50 @@
-"""Entropies of the mixtures of all windows."""
+"""What mixtures in windows offer beyond other models: entropies of all windows, and log densities of rows."""
 
 from __future__ import annotations
 
+import copy
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skjaxwin._sklearn_private import check_sample_weight
 from skjaxwin.entropy import MAX_TERMS, SERIES, check_order, warn_of_rounding
 from skjaxwin.kernels import mixture_entropy
 from skjaxwin.models import GaussianMixture
+from skjaxwin.models.gaussian_mixture import LogDensities
 
-__all__ = ["EntropyPath", "HasEntropyPath"]
+__all__ = ["EntropyPath", "HasEntropyPath", "is_mixture", "mean_log_density"]
+
+
+def is_mixture(estimator: Any) -> bool:
+    """Say whether a `RollingJaxEstimator` fits mixtures."""
+    return isinstance(estimator._model(), GaussianMixture)
+
+
+def mean_log_density(estimator: Any, X: Any, sample_weight: Any) -> float:
+    """Return the weighted mean of ``estimator.score_samples(X)``; see there."""
+    values = estimator.score_samples(X)
+    weight = check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+    unknown = np.isnan(values) & (weight > 0)
+    if unknown.any():
+        raise ValueError(
+            f"{unknown.sum()} of {len(values)} rows have no log density to score: they have missing values, no window "
+            "precedes them, or theirs has no finite fit. Leave them out, or give them weight 0."
+        )
+    return float(np.average(values[weight > 0], weights=weight[weight > 0]))
 
 
 class EntropyPath:
     """Entropy of each window's mixture, in nats, with certified bounds; NaN where a window has no finite fit.
 
-    Computed for all windows together when one of the attributes is first asked for.
+    Computed for all windows together when one of the attributes is first asked for. A series can lie outside of the
+    bounds, which are certified whatever the method; a ``ConvergenceWarning`` counts windows where it does by more than
+    ``1 / (order + 1)``.
 
     Parameters
     ----------
@@ -75,11 +101,46 @@ class EntropyPath:
             )
             for name, whole in values.items():
                 whole[known] = found[name]
+            if model.method in SERIES:
+                _warn_of_bounds(values, model)
         return values
+
+
+def _warn_of_bounds(values: dict[str, np.ndarray], model: GaussianMixture) -> None:
+    """Count the windows whose series is off by more than `gaussian_mixture_entropy` lets pass."""
+    outside = np.maximum(values["lower"] - values["entropy"], values["entropy"] - values["upper"])
+    n_bad = int((outside > 1 / (model.order + 1)).sum())
+    if n_bad:
+        warnings.warn(
+            f"The {model.method} series of order={model.order} puts the entropy of {n_bad} of {len(outside)} windows "
+            f"outside of the certified bounds, by up to {np.nanmax(outside):.2g} nats: it has not converged there. Use "
+            "method='auto' or 'sobol', or another series.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
 
 class HasEntropyPath:
     """What `RollingJaxEstimator` offers for mixtures only."""
+
+    @available_if(is_mixture)
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log density of rows; for ``models.GaussianMixture`` only.
+
+        Each row's is that of the window `predict` would use for it: out of sample with a time column.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self, "params_")
+        other: Any = copy.copy(self)
+        other._fitted_model = LogDensities(covariance_type=other._fitted_model.covariance_type)
+        return other.predict(X)
 
     @property
     def entropy_path_(self) -> EntropyPath:

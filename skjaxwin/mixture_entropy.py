@@ -51,8 +51,10 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
         How to compute the entropy; see `gaussian_mixture_entropy`.
     mixture : estimator, default=None
         A fitted ``GaussianMixture``, ``BayesianGaussianMixture`` or anything with ``weights_``, ``means_``,
-        ``covariances_`` and ``covariance_type``. `fit` then takes its parameters over and only validates X.
-        It is never changed. ``clone``, and so every search, makes estimators among the parameters unfitted: pass
+        ``covariances_`` and ``covariance_type``; or a fitted Pipeline whose last step is one, or a search over either.
+        `fit` then takes its parameters over and only validates X. It is never changed. A Pipeline transforms the
+        rows: methods take X as it does, and entropy, densities and `sample` are those of the transformed rows.
+        ``clone``, and so every search, makes estimators among the parameters unfitted: pass
         ``sklearn.frozen.FrozenEstimator(mixture)`` there.
     tol : float, default=1e-3
         Fitting ends when the mean log likelihood changes by less.
@@ -104,6 +106,10 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
 
     Notes
     -----
+    Densities and entropies are those of the mixture with exactly the parameters `weights_`, `means_` and
+    `covariances_`. For a ``BayesianGaussianMixture`` that is its density at the posterior means; its own ``score`` and
+    ``score_samples`` are expectations of the log density under the posterior of the parameters, and lower.
+
     Computation is in float64. From the same `random_state`, data without repeated rows and weights give the result
     of scikit-learn's ``GaussianMixture``. Repeated rows, like rows of different weights, are clustered once, with
     their weights added up, so that a row of weight two and that row twice are the same. For
@@ -139,7 +145,7 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
-        "order": [Interval(Integral, 1, None, closed="left")],
+        "order": [Interval(Integral, 0, None, closed="left")],
         "method": [StrOptions(set(METHODS))],
         "mixture": "no_validation",
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -207,7 +213,8 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
         Warns
         -----
         ConvergenceWarning
-            If the best start did not converge within `max_iter` iterations.
+            If the best start did not converge within `max_iter` iterations, or the entropy's series lies far outside
+            of the certified bounds; see `gaussian_mixture_entropy`.
         """
         del y
         self._validate_params()
@@ -216,14 +223,14 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
                 "GaussianMixtureEntropy.fit cannot be traced by jax.jit, grad or vmap; inside of these call "
                 "gaussian_mixture_entropy(weights, means, covariances)."
             )
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        given, X = X, validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         weight = check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self.mixture is None:
             if self.method in SERIES:  # before the work, not after it
                 check_order(self.order, self.n_components, MAX_TERMS)
             result, kind = best_fit(self, X, weight), self.covariance_type
         else:
-            result, kind = self._taken_over(X)
+            result, kind = self._taken_over(given)
         info = self._entropy(result.mixture, kind)
         self.weights_, self.means_, self.covariances_ = result.mixture
         self.covariance_type_ = kind
@@ -391,16 +398,17 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
         # What scikit-learn asks a scorer before it hands the search's weights on.
         return True
 
-    def _taken_over(self, X: np.ndarray) -> tuple[EMResult, str]:
+    def _taken_over(self, X: Any) -> tuple[EMResult, str]:
         try:
-            mixture, kind = parameters_of(self.mixture)
+            found, X = find_mixture(self.mixture, X)
+            mixture, kind = parameters_of(found)
         except NotFittedError as error:
             raise NotFittedError(
                 f"{error} (clone() makes an estimator among the parameters unfitted; pass "
                 "sklearn.frozen.FrozenEstimator(mixture) to keep it.)"
             ) from error
-        _check_width(X.shape[1], mixture, "mixture")
-        n_iter, converged = getattr(self.mixture, "n_iter_", 0), getattr(self.mixture, "converged_", True)
+        _check_width(np.shape(X)[1], mixture, "mixture")
+        n_iter, converged = getattr(found, "n_iter_", 0), getattr(found, "converged_", True)
         return EMResult(mixture, math.nan, n_iter, converged, None), kind
 
     def _entropy(self, mixture: Mixture, kind: str) -> EntropyInfo:
@@ -415,7 +423,11 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "means_")
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        given, X = X, validate_data(self, X, dtype=np.float64, reset=False)
+        if self.mixture is None:
+            return X
+        _, transformed = find_mixture(self.mixture, given)
+        return X if transformed is given else check_array(transformed, dtype=np.float64)
 
     def _criterion(self, X: Any, price: Any) -> float:
         values = self.score_samples(X)

@@ -191,3 +191,23 @@ def test_one_compile_for_all_numbers_and_sizes_of_a_bucket(compiled):
         start = mixture_of(X, np.ones(n), np.eye(2)[np.arange(n) % 2], "diag", reg_covar)
         fit_mixture(X, np.ones(n), start, covariance_type="diag", tol=tol, reg_covar=reg_covar, max_iter=max_iter)
     assert compiled[before:] == ["jit(fit_mixture)"]
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "spherical"])
+def test_overlap_counts_the_rows_that_components_share(covariance_type):
+    X, weight, first = data_and_start(1, 30, covariance_type=covariance_type)
+    _, _, second = data_and_start(2, 30, covariance_type=covariance_type)
+
+    def run(X, weight, first, second):
+        return em.overlap(X.T[None], weight[None], first, second, covariance_type=covariance_type, n_blocks=1)
+
+    found = em.compiling.run(em.compiling.kernel(run, "run"), X, weight, first, second, dtype=np.float64)
+    shares = []
+    for mixture in (first, second):
+        matrix = {"full": lambda k, c: c[k], "tied": lambda k, c: c}.get(covariance_type, lambda k, c: np.eye(2) * c[k])
+        parts = [
+            w * multivariate_normal(mean, matrix(k, mixture.covariances)).pdf(X)
+            for k, (w, mean) in enumerate(zip(mixture.weights, mixture.means, strict=True))
+        ]
+        shares.append(np.stack(parts) / np.sum(parts, axis=0))
+    np.testing.assert_allclose(found, (shares[0] * weight) @ shares[1].T, rtol=1e-9, atol=1e-12)

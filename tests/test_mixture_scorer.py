@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.mixture import GaussianMixture
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
@@ -91,6 +92,37 @@ def test_pipelines_transform_what_the_mixture_is_scored_on():
     assert search.score(LATER) == gap(search, LATER) == pytest.approx(expected, abs=1e-12)
     wider = make_pipeline(PolynomialFeatures(2, include_bias=False), GaussianMixture(2, random_state=0)).fit(X)
     assert np.isfinite(gap(wider, LATER))
+
+
+def test_what_is_scored_can_be_taken_over():
+    pipeline = make_pipeline(StandardScaler(), GaussianMixture(3, random_state=0)).fit(X)
+    search = GridSearchCV(pipeline, {"gaussianmixture__n_components": [3]}, cv=2).fit(X)
+    for source in (pipeline, search, FrozenEstimator(search)):
+        taken = GaussianMixtureEntropy(mixture=source).fit(X)
+        assert taken.entropy_ == GaussianMixtureEntropy()(source, X)
+        np.testing.assert_array_equal(taken.means_, pipeline[-1].means_)
+        assert taken.score(LATER) == pytest.approx(pipeline.score(LATER), abs=1e-10)
+        np.testing.assert_array_equal(taken.predict(LATER), pipeline.predict(LATER))
+        assert taken.n_features_in_ == 2 and taken.n_iter_ == pipeline[-1].n_iter_
+    wider = make_pipeline(PolynomialFeatures(2, include_bias=False), GaussianMixture(2, random_state=0)).fit(X)
+    assert GaussianMixtureEntropy(mixture=wider, method="sobol").fit(X).score(LATER) == pytest.approx(
+        wider.score(LATER), abs=1e-9
+    )
+    with pytest.raises(NotFittedError, match="FrozenEstimator"):
+        GaussianMixtureEntropy(mixture=make_pipeline(StandardScaler(), GaussianMixture())).fit(X)
+    with pytest.raises(TypeError, match="KMeans is no Gaussian mixture"):
+        GaussianMixtureEntropy(mixture=make_pipeline(StandardScaler(), KMeans(2)).fit(X)).fit(X)
+
+
+def test_a_bayesian_mixture_has_the_density_of_its_parameters():
+    bayesian = BayesianGaussianMixture(n_components=2, random_state=0, max_iter=500).fit(X)
+    taken = GaussianMixtureEntropy(mixture=bayesian).fit(X)
+    parts = zip(bayesian.weights_, bayesian.means_, bayesian.covariances_, strict=True)
+    density = sum(w * multivariate_normal(mean, covariance).pdf(LATER) for w, mean, covariance in parts)
+    np.testing.assert_allclose(taken.score_samples(LATER), np.log(density), rtol=1e-9)
+    assert bayesian.score(LATER) < taken.score(LATER)  # an expectation over the posterior of the parameters
+    gap = GaussianMixtureEntropy(criterion="neg_entropy_gap")(bayesian, LATER)
+    assert gap == pytest.approx(-abs(-np.log(density).mean() - entropy_of(bayesian)), abs=1e-12)
 
 
 def test_routed_weights_reach_fit_and_scorer():

@@ -184,20 +184,24 @@ def overlap(X: Any, weight: Any, first: Mixture, second: Mixture, *, covariance_
     -------
     overlap : array of shape (n_components, n_components)
     """
-    X = jnp.where(weight[:, None] > 0, X, 0)
-    rows = _Rows(X, weight, n_blocks, jnp.sum(weight))
-    both = jax.tree_util.tree_map(lambda a, b: jnp.stack([a, b]), first, second)
-
-    def share(mixture: Mixture, x: Any) -> Any:
-        factors, _ = _factorise(mixture.covariances, covariance_type)
-        log_prob = _log_peaks(mixture, factors)[:, None] - _squares(x[None] - mixture.means[:, :, None], factors) / 2
-        return jax.nn.softmax(log_prob, axis=0)
+    k = len(first.weights)
+    if covariance_type == "tied":
+        first, second = (
+            m._replace(covariances=jnp.broadcast_to(m.covariances, (k, *m.covariances.shape))) for m in (first, second)
+        )
+    # As one mixture of twice as many components, which takes half as long to compile.
+    both = jax.tree_util.tree_map(lambda a, b: jnp.concatenate([a, b]), first, second)
+    factors, _ = _factorise(both.covariances, "full" if covariance_type == "tied" else covariance_type)
+    log_peaks = _log_peaks(both, factors)
+    rows = _Rows(jnp.where(weight[:, None] > 0, X, 0), weight, n_blocks, jnp.sum(weight))
 
     def step(state: Any, i: Any) -> Any:
-        resp = jax.vmap(share, in_axes=(0, None))(both, _block(rows.X, i))
-        return state + (resp[0] * _block(rows.weight, i)) @ resp[1].T
+        differences = _block(rows.X, i)[None] - both.means[:, :, None]
+        log_prob = (log_peaks[:, None] - _squares(differences, factors) / 2).reshape(2, k, -1)
+        share = jnp.exp(log_prob - jnp.max(log_prob, axis=1, keepdims=True))
+        share = share / jnp.sum(share, axis=1, keepdims=True)
+        return state + (share[0] * _block(rows.weight, i)) @ share[1].T
 
-    k = len(first.weights)
     return _over_blocks(rows, jnp.zeros((k, k), X.dtype), step)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.special import logsumexp
 
-__all__ = ["draw", "log_density", "log_parts", "most_likely", "n_parameters"]
+__all__ = ["draw", "log_density", "log_density_each", "log_parts", "most_likely", "n_parameters"]
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -112,6 +112,22 @@ def most_likely(
     kind : {"full", "tied", "diag", "spherical"}
         Type of covariances.
     """
+    parts, known = _log_parts_each(X, weights, means, covariances, kind)
+    return np.where(known, parts.argmax(axis=1), np.nan)
+
+
+def log_density_each(
+    X: np.ndarray, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str
+) -> np.ndarray:
+    """Return each row's log density under a mixture of its own; parameters and NaN as in `most_likely`."""
+    parts, known = _log_parts_each(X, weights, means, covariances, kind)
+    return np.where(known, logsumexp(parts, axis=1), np.nan)
+
+
+def _log_parts_each(
+    X: np.ndarray, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, kind: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log densities of components for rows, and whether each row's mixture (or the one for all) is known."""
     known = np.isfinite(weights).all(axis=1)
     safe = np.where(known[:, None], weights, 1.0)
     away = X[:, None] - np.where(known[:, None, None], means, 0.0)
@@ -128,5 +144,5 @@ def most_likely(
         white = away / deviations
         log_scale = np.log(deviations).sum(axis=-1) * (n_features // deviations.shape[-1])
     with np.errstate(divide="ignore"):
-        scores = np.log(safe) - log_scale - (white * white).sum(axis=-1) / 2
-    return np.where(known, scores.argmax(axis=1), np.nan)
+        parts = np.log(safe) - log_scale - (white * white).sum(axis=-1) / 2
+    return parts - n_features / 2 * _LOG_TWO_PI, known

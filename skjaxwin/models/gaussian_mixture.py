@@ -12,7 +12,7 @@ import numpy as np
 from skjaxwin._sklearn_private import Interval, StrOptions
 from skjaxwin.entropy import COVARIANCE_TYPES, METHODS
 from skjaxwin.kernels.em import Mixture, rows_per_block
-from skjaxwin.kernels.mixture_density import most_likely
+from skjaxwin.kernels.mixture_density import log_density_each, most_likely
 from skjaxwin.kernels.mixture_restart import best_of_starts
 from skjaxwin.models._base import FitInfo, WindowModel
 
@@ -89,7 +89,7 @@ class GaussianMixture(WindowModel):
         "tol": [Interval(Real, 0, None, closed="left")],
         "reg_covar": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "order": [Interval(Integral, 1, 20, closed="both")],
+        "order": [Interval(Integral, 0, 20, closed="both")],
         "method": [StrOptions(set(METHODS))],
     }
 
@@ -174,6 +174,14 @@ class GaussianMixture(WindowModel):
         """Return each row's most probable component, in NumPy."""
         labels = most_likely(X.astype(np.float64), **params, kind=self.covariance_type)
         return labels.astype(X.dtype)
+
+
+class LogDensities(GaussianMixture):
+    """A fitted mixture whose predictions are log densities."""
+
+    def predict_each(self, params: Any, X: np.ndarray) -> np.ndarray:
+        """Return each row's log density, in NumPy."""
+        return log_density_each(X.astype(np.float64), **params, kind=self.covariance_type)
 
 
 def _in_blocks(X: Any, weight: Any, n_components: int) -> tuple[Any, Any, Any]:
