@@ -25,6 +25,8 @@ _WRITTEN_OUT = 3
 _FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e12
 _HARDER, _EASIER = 10.0, 0.1
 _NO_DAMPING = 1e-7
+# So many roundings of the curvature are always added, which keep a singular Hessian from stopping it all.
+_FLOOR = 64
 # Differences of objectives below so many roundings say nothing.
 _NOISE = 16
 
@@ -131,7 +133,8 @@ def _step(local: Local, damping: Any) -> tuple[Any, Any]:
     correlation = local.hessian / (size[:, None] * size[None])
     eye = jnp.eye(len(size), dtype=size.dtype)
     own = jnp.where(diagonal == 0, 1, jnp.diagonal(correlation))
-    correlation = jnp.where(eye > 0, (own * (1 + damping))[None], correlation)
+    floor = _FLOOR * jnp.finfo(size.dtype).eps
+    correlation = jnp.where(eye > 0, (own * (1 + damping + floor))[None], correlation)
     factor = inverse_factor(correlation[:, :, None], _WRITTEN_OUT)[:, :, 0]
     return -(factor.T @ (factor @ (local.gradient / size))) / size, size
 

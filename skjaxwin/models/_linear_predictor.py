@@ -12,7 +12,10 @@ from skjaxwin.kernels.linear_predictor import Design, objective, standardised
 from skjaxwin.kernels.newton import Local, condition, newton
 from skjaxwin.models._base import FitInfo, WindowModel
 
-__all__ = ["LinearPredictor"]
+__all__ = ["LinearPredictor", "combined", "information", "penalised"]
+
+# Cross products cannot tell dependent features from those of a larger condition than this.
+_DETERMINED = 1e7
 
 
 class LinearPredictor(WindowModel):
@@ -109,7 +112,7 @@ def information(solution: Any, total: Any) -> FitInfo:
     return FitInfo(
         converged=solution.converged,
         n_iter=solution.n_iter,
-        determined=jnp.isfinite(bad),
+        determined=bad < _DETERMINED,
         condition=bad,
         gradient_norm=jnp.sqrt(jnp.sum(solution.local.gradient**2)) / total,
     )

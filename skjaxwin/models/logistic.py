@@ -132,7 +132,7 @@ class Logistic(LinearPredictor):
             level = jax.nn.logsumexp(jnp.where(present, coef[:, 0], -jnp.inf)) - jnp.log(2 * design.total)
             intercept = jnp.where(present, coef[:, 0], level) - slopes @ design.centre
         info = information(solution, design.total)
-        return {"coef": slopes, "intercept": intercept}, info._replace(determined=jnp.all(present))
+        return {"coef": slopes, "intercept": intercept}, info._replace(determined=info.determined & jnp.all(present))
 
     def predict_each(self, params: Any, X: np.ndarray) -> np.ndarray:
         """Return the log odds, or the score of each class, in NumPy."""
