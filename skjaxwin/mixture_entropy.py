@@ -13,6 +13,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skjaxwin._sklearn_private import Interval, StrOptions, check_sample_weight
+from skjaxwin.counts import refuse_flags
 from skjaxwin.entropy import (
     COVARIANCE_TYPES,
     MAX_TERMS,
@@ -84,8 +85,7 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
     entropy_ : float
         In nats.
     lower_bound_, upper_bound_ : float
-        Certified bounds on the entropy. (In scikit-learn's mixtures, ``lower_bound_`` is what `log_likelihood_` is
-        here.)
+        Certified bounds on the entropy. (What scikit-learn's mixtures call ``lower_bound_`` is `log_likelihood_`.)
     rounding_error_ : float
         Estimated rounding error of `entropy_`.
     n_terms_ : int
@@ -94,7 +94,6 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
         Mean over the rows, in the last iteration before its update; NaN if `mixture` was given.
     converged_ : bool
     n_iter_ : int
-        Iterations of the best start.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X had column names.
@@ -185,6 +184,10 @@ class GaussianMixtureEntropy(DensityMixin, BaseEstimator):
         self.init_params = init_params
         self.random_state = random_state
         self.criterion = criterion
+
+    def _validate_params(self) -> None:
+        refuse_flags(self, "n_components", "order", "max_iter", "n_init")
+        super()._validate_params()
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixtureEntropy:
         """Fit the mixture, or take `mixture` over, and compute the entropy.

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.utils import estimator_checks
 from threadpoolctl import threadpool_limits
 
-from skjaxwin import RollingJaxEstimator, gaussian_mixture_entropy, models, walk_forward_grid
+from skjaxwin import GaussianMixtureEntropy, RollingJaxEstimator, gaussian_mixture_entropy, models, walk_forward_grid
 from skjaxwin.entropy_path import EntropyPath
 from skjaxwin.kernels.mixture_restart import greedy_order
 
@@ -380,6 +380,17 @@ def test_entropy_path_is_there_for_mixtures_only():
 )
 def test_scikit_learn(check):
     check("RollingJaxEstimator", RollingJaxEstimator(models.GaussianMixture()))
+
+
+@pytest.mark.parametrize("name", ["n_components", "order", "max_iter"])
+def test_flags_are_no_counts(name):
+    message = f"The '{name}' parameter of .* must be an int, got True"
+    for estimator in (
+        RollingJaxEstimator(models.GaussianMixture(**{name: True})),
+        GaussianMixtureEntropy(**{name: True}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(X)
 
 
 @pytest.mark.parametrize("bad", [{"n_components": 0}, {"covariance_type": "round"}, {"order": 21}, {"method": "best"}])

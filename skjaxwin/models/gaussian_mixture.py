@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from skjaxwin._sklearn_private import Interval, StrOptions
+from skjaxwin.counts import refuse_flags
 from skjaxwin.entropy import COVARIANCE_TYPES, METHODS
 from skjaxwin.kernels.em import Mixture, rows_per_block
 from skjaxwin.kernels.mixture_density import log_density_each, most_likely
@@ -111,6 +112,10 @@ class GaussianMixture(WindowModel):
         self.max_iter = max_iter
         self.order = order
         self.method = method
+
+    def _validate_params(self) -> None:
+        refuse_flags(self, "n_components", "order", "max_iter")
+        super()._validate_params()
 
     def min_rows(self, n_features: int) -> int:
         """Return so many rows that components seldom settle on a handful of them; a single one has no bad start."""
