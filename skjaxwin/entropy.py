@@ -22,6 +22,7 @@ METHODS = (*SERIES, "sobol", "quadrature", "auto")
 _MAX_ORDER = 20
 _SAFE_ORDER = 16
 _MAX_QUADRATURE_FEATURES = 3
+_MAX_PAIR_FEATURES = 32
 MAX_TERMS = 2_000_000
 
 
@@ -169,7 +170,11 @@ def gaussian_mixture_entropy(
     traced = is_traced(weights, means, covariances, density_bound)
     # A lower bound is below the entropy by intention.
     checked = series and method != "taylor" and not traced
-    result = approximate(weights, means, covariances, settings, density_bound, with_bracket=return_info or checked)
+    # Of many features, pairs of components take longer than the series.
+    with_pairs = return_info or n_features <= _MAX_PAIR_FEATURES
+    result = approximate(
+        weights, means, covariances, settings, density_bound, with_bracket=return_info or checked, with_pairs=with_pairs
+    )
     if checked:
         _warn_of_bounds(result, int(order))
     return result if return_info else result.entropy

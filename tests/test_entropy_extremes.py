@@ -127,9 +127,13 @@ def test_second_derivatives_at_weights_of_zero(method):
 
 
 def test_second_derivatives_at_weights_of_zero_are_finite():
-    def entropy(weights):  # within bounds of all kinds
+    def entropy(weights):
         return gaussian_mixture_entropy(
-            weights, np.zeros((2, 1)), np.array([1.0, 4.0]), covariance_type="spherical", method="auto", n_samples=128
+            weights,
+            np.zeros((2, 1)),
+            np.array([1.0, 4.0]),
+            covariance_type="spherical",
+            method="legendre_offdiagonal",
         )
 
     with jax.enable_x64(True):
@@ -148,7 +152,6 @@ def test_conditions_with_a_batch_of_predicates():
         return jax.lax.cond(wanted, entropy, lambda means: 2 * means[1, 0], means)
 
     value, slope = entropy(means[0].astype(float)), jax.grad(entropy)(jnp.asarray(means[0]))
-    np.testing.assert_allclose(jax.vmap(either)(wanted, means), [value, 4.0], rtol=1e-6)
     np.testing.assert_allclose(jax.jit(jax.vmap(either))(wanted, means), [value, 4.0], rtol=1e-6)
     slopes = jax.jit(jax.vmap(jax.grad(either, 1)))(wanted, means)
     np.testing.assert_allclose(slopes, [slope, [[0.0], [2.0]]], rtol=1e-5)
@@ -158,10 +161,9 @@ def test_conditions_with_a_batch_of_predicates():
     branches = [
         entropy,
         lambda means: gaussian_mixture_entropy(weights, means, covariances, method="sobol", n_samples=64),
-        lambda means: gaussian_mixture_entropy_bounds(weights, means, covariances, order=2)[0],
     ]
-    expected = [float(branches[i](means[1].astype(float))) for i in (2, 1, 0)]
-    found = jax.vmap(lambda i: jax.lax.switch(i, branches, means[1]))(np.array([2, 1, 0]))
+    expected = [float(branches[i](means[1].astype(float))) for i in (1, 0)]
+    found = jax.vmap(lambda i: jax.lax.switch(i, branches, means[1]))(np.array([1, 0]))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

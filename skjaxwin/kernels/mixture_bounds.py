@@ -30,8 +30,6 @@ class PairBounds(NamedTuple):
 
     Attributes
     ----------
-    average : scalar
-        Lower: the mean of the components' own entropies.
     bhattacharyya : scalar
         Lower: Kolchinsky and Tracey, "Estimating mixture entropy with pairwise distances", Entropy 19 (2017), 361.
     jensen : scalar
@@ -46,7 +44,6 @@ class PairBounds(NamedTuple):
         By how much rounding of `gaussian` grows.
     """
 
-    average: Any
     bhattacharyya: Any
     jensen: Any
     apart: Any
@@ -93,7 +90,6 @@ def pair_bounds(kind: str, g: Components) -> PairBounds:
     overlap, joint, divergence = lax.map(jax.checkpoint(against_all), rows)
     own = g.weights @ entropies
     return PairBounds(
-        own,
         own - g.weights @ overlap,
         -(g.weights @ joint),
         own - g.weights @ jnp.log(g.weights + TINY),

@@ -139,6 +139,7 @@ def approximate(
     settings: Settings,
     density_bound: Any = None,
     with_bracket: bool = True,
+    with_pairs: bool = True,
 ) -> EntropyInfo:
     """Return a mixture's entropy by the method of the settings.
 
@@ -153,6 +154,8 @@ def approximate(
         At least the density's maximum.
     with_bracket : bool
         Whether to compute bounds, too; "auto" always does.
+    with_pairs : bool
+        Whether these are to be as close as pairs of components make them; for a series only.
 
     Returns
     -------
@@ -164,7 +167,9 @@ def approximate(
     order, n_terms = _terms(settings, len(weights))
 
     def numbers(mixture: _Mixture) -> _Numbers:
-        return _auto(mixture, order) if settings.method == "auto" else _by_method(mixture, order, with_bracket)
+        return (
+            _auto(mixture, order) if settings.method == "auto" else _by_method(mixture, order, with_bracket, with_pairs)
+        )
 
     if not is_traced(*arrays):
         result = numbers(_padded(arrays, settings))
@@ -288,7 +293,7 @@ class _Numbers(NamedTuple):
     error: Any
 
 
-def _by_method(mixture: _Mixture, order: int, with_bracket: bool) -> _Numbers:
+def _by_method(mixture: _Mixture, order: int, with_bracket: bool, with_pairs: bool) -> _Numbers:
     xp, method = mixture.xp, mixture.settings.method
     series = None
     if method in ("sobol", "quadrature"):
@@ -299,7 +304,7 @@ def _by_method(mixture: _Mixture, order: int, with_bracket: bool) -> _Numbers:
         deviation = xp.zeros_like(value)
     if not with_bracket:
         return _Numbers(value, None, None, rounding, deviation, None)
-    lower, upper = _bracket(mixture, series, order)
+    lower, upper = _bracket(mixture, series, order, with_pairs)
     error = xp.maximum(upper - value, value - lower)
     if method == "sobol":
         error = xp.minimum(error, _STANDARD_ERRORS * deviation + rounding)
@@ -378,25 +383,26 @@ def _by_series(mixture: _Mixture, series: _Series, method: str, order: int) -> t
     return value, series.noise * size + _EPSILON * xp.abs(series.log_scale)
 
 
-def _bracket(mixture: _Mixture, series: _Series | None, order: int) -> tuple[Any, Any]:
+def _bracket(mixture: _Mixture, series: _Series | None, order: int, with_pairs: bool = True) -> tuple[Any, Any]:
     """Return the best lower and upper bound, moved outwards by their rounding errors."""
-    xp = mixture.xp
-    pairs = mixture.run("mixture_bounds", pair_bounds)
-    log_scale, inflation = mixture.components.log_scale, mixture.components.inflation
-    d = mixture.n_features
-    size = xp.abs(pairs.average) + xp.abs(log_scale)
-    slack = _EPSILON * (16 + d * (4 + inflation) + 4 * size)
+    xp, d, components = mixture.xp, mixture.n_features, mixture.components
+    average = components.weights @ (d / 2 - components.log_peaks)
+    log_scale = components.log_scale
+    slack = _EPSILON * (16 + d * (4 + components.inflation) + 4 * (xp.abs(average) + xp.abs(log_scale)))
     # What has no digits is infinite or not a number, and bounds nothing; but nothing does without the average.
-    lower, upper = pairs.average + log_scale - slack, pairs.apart + log_scale + slack
-    for bound in (pairs.bhattacharyya, pairs.jensen):
-        lower = xp.maximum(lower, xp.where(xp.isfinite(bound), bound, -np.inf) + log_scale - slack)
-    widened = _EPSILON * (xp.abs(pairs.gaussian) + d * pairs.gaussian_inflation)
-    for bound in (pairs.kullback_leibler, pairs.gaussian + widened):
-        upper = xp.minimum(upper, xp.where(xp.isfinite(bound), bound, np.inf) + log_scale + slack)
+    lower, upper = average + log_scale - slack, xp.asarray(np.inf)
+    if with_pairs:
+        pairs = mixture.run("mixture_bounds", pair_bounds)
+        upper = pairs.apart + log_scale + slack
+        for bound in (pairs.bhattacharyya, pairs.jensen):
+            lower = xp.maximum(lower, xp.where(xp.isfinite(bound), bound, -np.inf) + log_scale - slack)
+        widened = _EPSILON * (xp.abs(pairs.gaussian) + d * pairs.gaussian_inflation)
+        for bound in (pairs.kullback_leibler, pairs.gaussian + widened):
+            upper = xp.minimum(upper, xp.where(xp.isfinite(bound), bound, np.inf) + log_scale + slack)
     if series is None:
         return lower, upper
     value, rounding = _by_series(mixture, series, "taylor_offdiagonal", order)
-    upper = xp.minimum(upper, value + rounding)
+    upper = xp.minimum(xp.minimum(upper, series.moments.apart + log_scale + slack), value + rounding)
     if mixture.log_bound is None:
         value, rounding = _by_series(mixture, series, "taylor", order)
         lower = xp.maximum(lower, value - rounding)
