@@ -80,9 +80,9 @@ def map_pieces(
     size : int, default=None
         Cut every `size` rows; the last piece may have fewer.
     edges : array-like of shape (n_pieces + 1,), default=None
-        Cut by value instead: piece k has the rows with ``edges[k] <= x < edges[k + 1]``. `x` and `edges`
-        must be ascending. The first edge may be ``-np.inf`` and the last ``np.inf``; a last edge equal to the
-        last x leaves that row out.
+        Cut by value instead: piece k has the rows with ``edges[k] <= x < edges[k + 1]``. `edges` must be
+        ascending, `x` ascending or descending. The first edge may be ``-np.inf`` and the last ``np.inf``; a last
+        edge equal to the largest x leaves that row out.
     halo : int, default=0
         Rows on either side that a piece gets to see in addition, as a filter needs; beyond the signal they are
         masked.
@@ -96,7 +96,7 @@ def map_pieces(
     Returns
     -------
     results : pytree of ndarray
-        Shaped (n_pieces, ...), or (n, ...) for "stitch".
+        Shaped (n_pieces, ...), in the order of `edges`, or (n, ...) for "stitch", in the order of rows.
 
     Raises
     ------
@@ -167,10 +167,10 @@ def map_pieces(
             )
     halo = min(halo, bucket(lengths[0], minimum=_SHORT))
     cuts = _by_size(len(signal[0]), size, halo) if edges is None else _by_edges(signal[0], edges, halo)
-    if output == "stitch" and (cuts.starts[0] > 0 or cuts.stops[-1] < len(signal[0])):
+    if output == "stitch" and cuts.rows != (0, len(signal[0])):
         raise ValueError(
-            f'output="stitch" needs every row in a piece, but the edges cover rows {cuts.starts[0]} to '
-            f"{cuts.stops[-1]} of {len(signal[0])}; let the edges begin with -np.inf and end with np.inf."
+            f'output="stitch" needs every row in a piece, but the edges cover rows {cuts.rows[0]} to '
+            f"{cuts.rows[1]} of {len(signal[0])}; let the edges begin with -np.inf and end with np.inf."
         )
     name = getattr(function, "__name__", type(function).__name__)
     return run_pieces(
@@ -209,28 +209,44 @@ def _by_edges(x: np.ndarray, edges: Any, halo: int) -> Cuts:
         raise TypeError(f"edges hold None: {edges}; write -numpy.inf or numpy.inf for no bound.")
     if len(edges) < 2:
         raise ValueError(f"edges must hold at least two values, got {edges}.")
+    descending = bool(x[0] > x[-1])
     last = None
     for begin in range(0, len(x), _CHECKED_AT_ONCE):
         part = coordinate_values(x[begin : begin + _CHECKED_AT_ONCE], "coordinate (x)")
-        if not (part[1:] >= part[:-1]).all() or (last is not None and part[0] < last):
-            raise ValueError("x is not ascending; sort x and the arrays by it, or cut by size.")
-        last = part[-1]
+        if last is not None:
+            part = np.concatenate([last, part])
+        if not ((part[1:] <= part[:-1]) if descending else (part[1:] >= part[:-1])).all():
+            raise ValueError("x is not sorted; sort x and the arrays by it, or cut by size.")
+        last = part[-1:]
     names = [f"edges[{i}]" for i in range(len(edges))]
     pairs = (exact_range(*two, x.dtype, name) for two, name in zip(pairwise(edges), pairwise(names), strict=True))
     lows, highs = zip(*pairs, strict=True)
     # Floats that are rounded to one another may be a hair out of order.
-    rows = np.maximum.accumulate([_row_of(x, bound) for bound in (*lows, highs[-1])])
-    longest = int(np.diff(rows).max())
+    below = np.maximum.accumulate(_n_below(x, [*lows, highs[-1]], descending))
+    longest = int(np.diff(below).max())
     if longest == 0:
         raise ValueError(f"No row of x lies between the edges; x goes from {x[0]} to {x[-1]}.")
-    return Cuts(rows[:-1], rows[1:], bucket(longest, minimum=1), halo, False)
+    starts, stops = (len(x) - below[1:], len(x) - below[:-1]) if descending else (below[:-1], below[1:])
+    return Cuts(starts, stops, bucket(longest, minimum=1), halo, False)
 
 
-def _row_of(x: np.ndarray, bound: Any) -> int:
-    """Return the first row not below a bound, without reading more than a few of them."""
-    if isinstance(bound, (float, np.floating)) and np.isinf(bound):
-        return 0 if bound < 0 else len(x)
-    return int(np.searchsorted(x, x.dtype.type(bound)))
+def _n_below(x: np.ndarray, bounds: list[Any], descending: bool) -> np.ndarray:
+    """Return how many values of sorted x lie below each bound, reading only those that bisection looks at.
+
+    ``np.searchsorted`` would copy all of an x that is not contiguous, or not of the machine's byte order.
+    """
+    n = len(x)
+    infinite = np.array([isinstance(bound, (float, np.floating)) and bool(np.isinf(bound)) for bound in bounds])
+    positive = np.array([bound > 0 for bound in bounds])
+    finite = [0 if skip else bound for bound, skip in zip(bounds, infinite, strict=True)]
+    values = np.array(finite, x.dtype.newbyteorder("="))
+    low, high = np.where(infinite & positive, n, 0), np.where(infinite & ~positive, 0, n)
+    while (low < high).any():
+        middle = (low + high) // 2
+        at = np.minimum(middle, n - 1)  # bounds that are done may have reached the end
+        below = (x[n - 1 - at if descending else at] < values) & (low < high)
+        low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
+    return low
 
 
 def _whole(value: Any, name: str, least: int) -> int:

@@ -56,9 +56,9 @@ def test_stitched_results_are_those_of_the_whole_signal(n, halo, batch_size):
     np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
-@given(st.lists(st.integers(0, 40), min_size=2, max_size=6), st.integers(0, 2**20))
-def test_edges_cut_by_value(edges, seed):
-    x = np.sort(np.random.default_rng(seed).integers(0, 40, 64)) / 4  # with ties, some on the edges
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=6), st.integers(0, 2**20), st.sampled_from([1, -1]))
+def test_edges_cut_by_value(edges, seed, direction):
+    x = np.sort(np.random.default_rng(seed).integers(0, 40, 64))[::direction] / 4  # with ties, some on the edges
     edges = np.sort(edges) / 4
     inside = [(x >= a) & (x < b) for a, b in itertools.pairwise(edges)]
     if not np.any(inside):
@@ -70,13 +70,50 @@ def test_edges_cut_by_value(edges, seed):
     np.testing.assert_allclose(result["sum"], [(x[rows] ** 2).sum() for rows in inside], rtol=1e-12)
 
 
-def test_edges_stitch_to_the_whole_signal_with_a_halo(rng):
-    x, y = np.sort(rng.uniform(0, 10, 200)), rng.normal(size=200)
+@pytest.mark.parametrize("direction", [1, -1])
+def test_edges_stitch_to_the_whole_signal_with_a_halo(direction, rng):
+    x, y = np.sort(rng.uniform(0, 10, 200))[::direction], rng.normal(size=200)
     edges = [-np.inf, 0.5, 4.0, 4.0, 7.25, np.inf]  # one of them without rows
-    result = map_pieces(lambda x, y, mask: smooth(y, mask), x, y, edges=edges, halo=2, output="stitch")
-    np.testing.assert_allclose(result, smooth_in_numpy(y), rtol=1e-12)
-    with pytest.raises(ValueError, match="edges cover rows"):
-        map_pieces(lambda x, y, mask: smooth(y, mask), x, y, edges=[-np.inf, x[-1]], halo=2, output="stitch")
+    for batch_size in ("auto", 2):
+        keywords = {"edges": edges, "halo": 2, "output": "stitch", "batch_size": batch_size}
+        result = map_pieces(lambda x, y, mask: smooth(y, mask), x, y, **keywords)
+        np.testing.assert_allclose(result, smooth_in_numpy(y), rtol=1e-12)
+    for part in ([-np.inf, x.max()], [x[100], np.inf]):
+        with pytest.raises(ValueError, match="edges cover rows"):
+            map_pieces(lambda x, y, mask: smooth(y, mask), x, y, edges=part, halo=2, output="stitch")
+
+
+def test_rows_that_the_mask_does_not_mark_are_zero(rng):
+    """Those of a piece without rows, too, which has no halo."""
+
+    def unmarked(x, y, mask):
+        return jnp.sum(jnp.where(mask, 0, jnp.abs(y))), jnp.sum(mask)
+
+    x, y = np.sort(rng.uniform(0, 10, 100)), rng.uniform(1, 2, 100)
+    edges = [0, 2, 2, 5, 5.5, 5.5, 9]
+    rows = np.searchsorted(x, edges)
+    seen = [j - i + min(i, 3) + min(100 - j, 3) if j > i else 0 for i, j in itertools.pairwise(rows)]
+    values, marked = map_pieces(unmarked, x, y, edges=edges, halo=3)
+    assert not values.any() and marked.tolist() == seen
+    values, marked = map_pieces(unmarked, x, y, size=30, halo=50)
+    assert not values.any() and marked.tolist() == [80, 100, 90, 60]
+
+
+@pytest.mark.parametrize("dtype", [">f8", "<f4", ">i4", "u1", "<i8"])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_edges_are_found_by_looking_at_a_few_values(dtype, direction, tmp_path, monkeypatch):
+    """``np.searchsorted`` copies all of a memory map that is not of the machine's byte order, for each edge."""
+    values = np.sort(np.random.default_rng(0).integers(0, 200, 4000))[::direction].astype(dtype)
+    values.tofile(tmp_path / "x")
+    x = np.memmap(tmp_path / "x", dtype=dtype, mode="r")
+
+    def whole(*_, **__):
+        raise AssertionError("searchsorted was called")
+
+    edges = [-np.inf, 0, 3, 3.5, 50, 50, 199, 1000, np.inf]
+    expected = [int(np.sum((values >= a) & (values < b))) for a, b in itertools.pairwise(edges)]
+    monkeypatch.setattr(np, "searchsorted", whole)
+    assert map_pieces(lambda x, mask: jnp.sum(mask), x, edges=edges).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int16, bool, np.dtype(">f8"), np.complex64])
@@ -101,6 +138,21 @@ def test_further_signals_compile_nothing(compiled):
     assert len(compiled) - before == 1
     map_pieces(double, y[:30], size=10)  # a batch of its own
     assert len(compiled) - before == 2
+
+
+def test_a_function_that_makes_constants_is_compiled_once(compiled):
+    """Each of them, a filter's window say, would else be a program of its own."""
+
+    def weighted(y, mask):
+        window = jnp.hanning(y.shape[0] + 2)[1:-1]
+        return jnp.sum(y * window / window.sum()) + jnp.trace(jnp.eye(len(y)) * jnp.linspace(0, 1, len(y)))
+
+    y = np.random.default_rng(0).normal(size=2100)
+    window = np.hanning(23)[1:-1]
+    expected = y.reshape(100, 21) @ window / window.sum() + np.linspace(0, 1, 21).sum()
+    before = len(compiled)
+    np.testing.assert_allclose(map_pieces(weighted, y, size=21), expected, rtol=1e-12)
+    assert len(compiled) - before == 1
 
 
 def test_a_function_that_solves_runs_one_piece_at_a_time():
@@ -174,8 +226,17 @@ def test_inside_compiled_functions():
     def sums(y, mask):
         return jnp.sum(y)
 
-    known = jax.jit(lambda a: a * map_pieces(sums, y, size=5))
-    np.testing.assert_array_equal(known(2.0), [20, 70])
+    for batch_size in ("auto", 1):
+        known = jax.jit(lambda a, batch_size=batch_size: a * map_pieces(sums, y, size=5, batch_size=batch_size))
+        np.testing.assert_array_equal(known(2.0), [20, 70])
+
+    def scale(a):
+        made = map_pieces(sums, y, size=5)
+        assert type(made) is np.ndarray
+        return jnp.sum(a**2 * made)
+
+    assert jax.grad(scale)(3.0) == jax.jit(jax.grad(scale))(3.0) == 6 * 45
+    np.testing.assert_array_equal(jax.vmap(scale)(np.array([1.0, 2.0])), [45, 180])
     for transform in (jax.jit, jax.grad):
         with pytest.raises(TypeError, match="isolate_rows under jax.lax.map"):
             transform(lambda y: map_pieces(sums, y, size=5).sum())(y)
@@ -275,8 +336,8 @@ def test_bad_arguments():
     for keywords, error, message in wrong:
         with pytest.raises(error, match=message):
             map_pieces(lambda x, mask: jnp.sum(x), x, **keywords)
-    for bad in (x[::-1], np.array([0, np.nan, 2])):
-        with pytest.raises(ValueError, match="not ascending|NaN"):
+    for bad in (np.array([0, 2, 1]), np.array([2, 0, 1]), np.array([1, 0, 2]), np.array([0, np.nan, 2])):
+        with pytest.raises(ValueError, match="not sorted|NaN"):
             map_pieces(lambda x, mask: jnp.sum(x), bad, edges=[0, 1])
     for dtype, instead in ((np.longdouble, "float64"), (np.clongdouble, "complex128"), (jnp.bfloat16, "float32")):
         if np.dtype(dtype).name not in ("float64", "complex128"):  # as long doubles are on some machines

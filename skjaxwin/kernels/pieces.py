@@ -6,8 +6,10 @@ and no batch depends on where in the signal it lies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -56,6 +58,11 @@ class Cuts:
     def width(self) -> int:
         """Rows that the function gets."""
         return self.body + 2 * self.halo
+
+    @cached_property
+    def rows(self) -> tuple[int, int]:
+        """The rows [first, end) that all pieces cover together; adjacent pieces may come in either order."""
+        return int(self.starts.min()), int(self.stops.max())
 
 
 def refuse_traced(values: Any) -> None:
@@ -122,20 +129,33 @@ def run_pieces(
         end = min(begin + batch_size, n_pieces)
         batch = [_copy(array, cuts, begin, end, batch_size) for array in arrays]
         first, last = _real_rows(cuts, len(arrays[0]), begin, end, batch_size)
-        with jax.ensure_compile_time_eval():  # a known signal within somebody's compiled function
-            return compiling.run(compiled, batch, first, last, dtype=dtype, exclusive=exclusive)
+        return compiling.run(compiled, batch, first, last, dtype=dtype, exclusive=exclusive)
 
     begins = range(0, n_pieces, batch_size)
     out: list[np.ndarray] = []
     structure = jax.tree_util.tree_structure(traced.result)
-    for begin, result in zip(begins, compiling.run_many(call, begins, exclusive=exclusive), strict=True):
+    for begin, result in zip(begins, _computed(call, begins, exclusive), strict=True):
         leaves = jax.tree_util.tree_leaves(result)
-        n_out = int(cuts.stops[-1] - cuts.starts[0]) if stitch else n_pieces
+        n_out = cuts.rows[1] - cuts.rows[0] if stitch else n_pieces
         if not out:
             out = [np.empty((n_out, *leaf.shape[1 + stitch :]), leaf.dtype) for leaf in leaves]
         for whole, leaf in zip(out, leaves, strict=True):
             _store(whole, np.asarray(leaf), cuts, begin, min(begin + batch_size, n_pieces), stitch)
     return jax.tree_util.tree_unflatten(structure, out)
+
+
+def _computed(call: Callable[[int], Any], begins: range, exclusive: bool) -> Iterator[Any]:
+    """Yield the results of all batches, also while somebody's function is traced that a known signal is part of.
+
+    What is traced is a matter of the thread, so another one computes then. Within ``jax.ensure_compile_time_eval``
+    every constant that the function makes would be computed, and compiled, by itself.
+    """
+    if not is_traced(jax.device_put(0)):
+        yield from compiling.run_many(call, begins, exclusive=exclusive)
+        return
+    with ThreadPoolExecutor(1) as elsewhere:
+        for begin in begins:
+            yield elsewhere.submit(call, begin).result()
 
 
 def _look_at(
@@ -204,6 +224,8 @@ def _copy(array: np.ndarray, cuts: Cuts, begin: int, end: int, batch_size: int) 
         return batch
     batch[:] = 0
     for i in range(n_here):
+        if cuts.starts[begin + i] == cuts.stops[begin + i]:
+            continue  # an empty piece has no halo, either
         low, high = int(cuts.starts[begin + i]) - halo, int(cuts.stops[begin + i]) + halo
         real = array[max(low, 0) : min(high, n_rows)]
         batch[i, max(-low, 0) : max(-low, 0) + len(real)] = real
@@ -215,7 +237,7 @@ def _store(whole: np.ndarray, leaf: np.ndarray, cuts: Cuts, begin: int, end: int
     if not stitch:
         whole[begin:end] = leaf[: end - begin]
         return
-    halo, offset = cuts.halo, int(cuts.starts[0])
+    halo, offset = cuts.halo, cuts.rows[0]
     if cuts.even:
         rows = leaf[: end - begin, halo : halo + cuts.body]
         low, high = int(cuts.starts[begin]) - offset, int(cuts.stops[end - 1]) - offset
