@@ -122,12 +122,21 @@ def _scale(weights: Any, means: Any, covariances: Any, kind: str) -> tuple[Any, 
     else:
         variance = weights @ (covariances if kind == "diag" else jnp.diagonal(covariances, axis1=1, axis2=2))
     # A constant: the result does not depend on it.
-    exponent = jnp.frexp(lax.stop_gradient(jnp.sqrt(variance)))[1]
-    scale = jnp.ldexp(jnp.ones_like(variance), exponent)
+    exponent = jnp.round(jnp.log2(lax.stop_gradient(variance)) / 2)
+    scale = _power_of_two(exponent)
     square = scale[:, None] * scale if kind == "full" else scale**2
     log_scale = jnp.log(jnp.asarray(2.0, means.dtype)) * exponent
     log_scale = log_scale * means.shape[1] if kind == "spherical" else jnp.sum(log_scale)
     return means / scale, covariances / square, log_scale
+
+
+def _power_of_two(exponent: Any) -> jax.Array:
+    """Return ``2^exponent`` for integers, exactly: by binary digits, as `exp2` is not exact."""
+    digits = jnp.abs(exponent).astype(jnp.int32)
+    power = jnp.ones_like(exponent)
+    for digit in range(10):
+        power = power * jnp.where((digits >> digit) & 1 == 1, 2.0 ** (2**digit), 1.0)
+    return jnp.where(exponent < 0, 1 / power, power)
 
 
 @jax.custom_jvp
