@@ -83,8 +83,9 @@ class Logistic(LinearPredictor):
     def loss(self, hyper: dict[str, Any], eta: Any, y: Any) -> tuple[Any, Any, Any]:
         """Return the cross entropy of two classes and its derivatives."""
         del hyper
-        probability = jax.nn.sigmoid(eta)
-        value = jnp.maximum(eta, 0) - y * eta + jnp.log1p(jnp.exp(-jnp.abs(eta)))
+        rarer = jnp.exp(-jnp.abs(eta))  # the odds of the less probable class
+        probability = jnp.where(eta >= 0, 1, rarer) / (1 + rarer)
+        value = jnp.maximum(eta, 0) - y * eta + jnp.log1p(rarer)
         return value[0], probability - y, probability * (1 - probability)
 
     def penalty(self, hyper: dict[str, Any], total: Any) -> Any:
