@@ -9,6 +9,8 @@ import numpy as np
 from skjaxwin.kernels import Rows, fit_windows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.models._inference import LinearErrors, errors_from_parts
+from skjaxwin.models._linear_predictor import LinearPredictor
+from skjaxwin.models._smooth_errors import SmoothErrors
 from skjaxwin.problem import Problem
 
 __all__ = ["check_inference", "window_errors"]
@@ -18,15 +20,20 @@ def check_inference(model: WindowModel, inference: str | None) -> None:
     """Refuse models whose standard errors are not known."""
     if inference is None:
         return
-    if not (isinstance(model, Linear) and model.is_least_squares):
+    if isinstance(model, LinearPredictor):
+        none = "C=numpy.inf" if hasattr(model, "C") else "alpha=0"
+        penalty = model.penalised()
+    elif isinstance(model, Linear) and model.is_least_squares:
+        none, penalty = "alpha=0", model.alpha != 0
+    else:
         raise ValueError(
-            f"inference={inference!r} needs model=models.Linear(); the standard errors of "
+            f"inference={inference!r} needs a model like models.Linear(), Logistic or Poisson; the standard errors of "
             f"{type(model).__name__} are not known. Set inference=None."
         )
-    if model.alpha != 0:
+    if penalty:
         raise ValueError(
-            f"inference={inference!r} needs alpha=0, got alpha={model.alpha}: a penalty biases the coefficients. "
-            "Set inference=None or alpha=0."
+            f"inference={inference!r} needs {none}, got {model}: a penalty biases the coefficients. "
+            f"Set inference=None or {none}."
         )
 
 
@@ -39,7 +46,7 @@ def window_errors(
     capacity: int,
     max_memory: float,
 ) -> dict[str, np.ndarray]:
-    """Return standard errors ``coef`` and ``intercept``, and ``r2``; the leading axis is windows.
+    """Return standard errors ``coef`` and ``intercept``, and for `models.Linear` ``r2``; the leading axis is windows.
 
     Parameters
     ----------
@@ -49,6 +56,9 @@ def window_errors(
     inference, hac_maxlags, capacity, max_memory
         The estimator's parameters.
     """
+    max_lags = {"HAC": -1.0 if hac_maxlags is None else float(hac_maxlags)}.get(inference, 0.0)
+    if isinstance(problem.model, LinearPredictor):
+        return _smooth_errors(problem, problem.model, inference, max_lags, capacity, max_memory)
     fit_intercept = bool(problem.model.get_params()["fit_intercept"])
     starts, stops = problem.windows.starts, problem.windows.stops
     found: dict[str, np.ndarray] = {}
@@ -60,7 +70,6 @@ def window_errors(
             found = {name: array[:, 0] for name, array in found.items()}
         left = np.flatnonzero(np.isnan(own["rss"]).any(axis=1))
     if len(left):
-        max_lags = {"HAC": -1.0 if hac_maxlags is None else float(hac_maxlags)}.get(inference, 0.0)
         # In double precision, as merged statistics are.
         double = Rows(*(None if a is None else a.astype(np.float64, copy=False) for a in problem.rows))
         robust = float(inference != "nonrobust")
@@ -82,6 +91,35 @@ def window_errors(
         else:
             for name, array in rest.items():
                 found[name][left] = array
+    return {name: array.astype(problem.rows.X.dtype, copy=False) for name, array in found.items()}
+
+
+def _smooth_errors(
+    problem: Problem, model: LinearPredictor, inference: str, max_lags: float, capacity: int, max_memory: float
+) -> dict[str, np.ndarray]:
+    """Return standard errors from scores and Hessians."""
+    if problem.rows.y.ndim > 1:
+        raise ValueError(
+            f"inference={inference!r} needs two classes or a single target, got {problem.rows.y.shape[1]}; "
+            "set inference=None."
+        )
+    errors = SmoothErrors(model, float(inference != "nonrobust"), max_lags)
+    windows = problem.windows
+    params = fit_windows(
+        errors,
+        {name: np.asarray(value)[None] for name, value in errors.hyperparameters().items()},
+        problem.rows,
+        windows.starts,
+        windows.stops,
+        max_rows=windows.max_rows,
+        capacity=capacity,
+        max_memory=max_memory,
+    )[0]
+    found = {name: array[:, 0] for name, array in params["errors"].items()}
+    if not model.fit_intercept:
+        del found["intercept"]
+    if inference == "HC1":
+        _correct(found, windows.stops - windows.starts, problem.rows.X.shape[1] + model.fit_intercept)
     return {name: array.astype(problem.rows.X.dtype, copy=False) for name, array in found.items()}
 
 

@@ -79,8 +79,8 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         out of every window; their time stamps still count for the length of windows.
         Rows to predict may then hold NaN, too, and are predicted as NaN.
     inference : {"nonrobust", "HC0", "HC1", "HAC"}, default=None
-        Standard errors to compute, for ``models.Linear`` without a penalty: under
-        homoscedasticity, or robust to heteroscedasticity (White), or also to
+        Standard errors to compute, for ``models.Linear``, ``Logistic`` (two classes), ``Poisson``,
+        ``Gamma`` and ``Tweedie`` without a penalty: as the model says, or robust to heteroscedasticity (White), or also to
         autocorrelation (Newey and West). n counts rows, whatever their weights.
     hac_maxlags : int, default=None
         Lags of "HAC", weighted by Bartlett's kernel; None: the whole part of
@@ -128,7 +128,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         With `inference`: ``coef`` and, if there is one, ``intercept``, shaped as in
         ``params_``. NaN in windows with no more rows than coefficients.
     r2_ : ndarray of shape (n_windows,) or (n_windows, n_outputs)
-        With `inference`: the share of the target's variation that is explained; about zero
+        With `inference`, for ``models.Linear``: the share of the target's variation that is explained; about zero
         and not the mean without an intercept.
     entropy_path_ : EntropyPath
         For ``models.GaussianMixture``: arrays ``entropy``, ``lower`` and ``upper`` of shape (n_windows,), the
@@ -406,7 +406,8 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
             capacity=self._capacity(problem),
             max_memory=self.max_memory,
         )
-        self.r2_ = found.pop("r2")
+        if "r2" in found:
+            self.r2_ = found.pop("r2")
         self.standard_errors_ = found
         with np.errstate(divide="ignore", invalid="ignore"):
             self.t_values_ = {name: self.params_[name] / error for name, error in found.items()}

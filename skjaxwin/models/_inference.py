@@ -13,7 +13,7 @@ from skjaxwin.kernels.linalg import gram_schmidt, minimum_norm
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.linear import Linear
 
-__all__ = ["LinearErrors", "errors_from_parts"]
+__all__ = ["LinearErrors", "errors_from_parts", "score_products"]
 
 
 class LinearErrors(WindowModel):
@@ -82,7 +82,7 @@ class LinearErrors(WindowModel):
         rss = jnp.sum(weight[:, None] * residuals**2, axis=0)
 
         def variance(residual: Any, square: Any) -> Any:
-            meat = _meat(Z * (weight * residual)[:, None], n, hyper["max_lags"])
+            meat = score_products(Z * (weight * residual)[:, None], n, hyper["max_lags"])
             robust = jnp.sum((bread @ meat) * bread, axis=1)
             return jnp.where(hyper["robust"] > 0, robust, jnp.sum(bread * pick, axis=1) * square / degrees)
 
@@ -111,7 +111,7 @@ def _unit_size(values: Any, inside: Any) -> tuple[Any, Any]:
     return values / size, size
 
 
-def _meat(scores: Any, n: Any, max_lags: Any) -> Any:
+def score_products(scores: Any, n: Any, max_lags: Any) -> Any:
     """Return the sum of products of the scores, and of lagged ones."""
     rule = jnp.floor(4 * (n / 100) ** (2 / 9))
     lags = jnp.where(max_lags < 0, rule, max_lags).astype(jnp.int32)

@@ -47,6 +47,19 @@ class LinearPredictor(WindowModel):
         del total
         return jnp.zeros((), bool), self.first_intercept(mean)
 
+    def expected_curvature(self, hyper: dict[str, Any], eta: Any) -> Any:
+        """Return the second derivative of the loss that is expected if the model holds."""
+        raise NotImplementedError
+
+    def dispersion(self, hyper: dict[str, Any], eta: Any, y: Any, weight: Any, degrees: Any) -> Any:
+        """Return the estimated ratio of the target's variance to the one that the model says."""
+        del hyper, eta, y, weight, degrees
+        return 1.0
+
+    def penalised(self) -> bool:
+        """Say whether there is a penalty, which biases the coefficients."""
+        raise NotImplementedError
+
     def initial(self, n_features: int, n_outputs: int | None) -> dict[str, np.ndarray]:
         """Return zeros, which stand for no fit to start from."""
         lead = () if n_outputs is None else (n_outputs,)

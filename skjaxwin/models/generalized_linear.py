@@ -38,6 +38,19 @@ class _LogLink(LinearPredictor):
         up, down = jnp.exp((2 - power) * eta), y * jnp.exp((1 - power) * eta)
         return value[0], up - down, (2 - power) * up - (1 - power) * down
 
+    def expected_curvature(self, hyper: dict[str, Any], eta: Any) -> Any:
+        """Return the squared mean over the variance."""
+        return jnp.exp((2 - self.power_of(hyper)) * eta)
+
+    def dispersion(self, hyper: dict[str, Any], eta: Any, y: Any, weight: Any, degrees: Any) -> Any:
+        """Return Pearson's estimate."""
+        squares = (y - jnp.exp(eta)) ** 2 * jnp.exp(-self.power_of(hyper) * eta)
+        return jnp.sum(jnp.where(weight > 0, weight * squares, 0)) / degrees
+
+    def penalised(self) -> bool:
+        """Say whether alpha is positive."""
+        return bool(self.alpha > 0)  # type: ignore[attr-defined]
+
     def penalty(self, hyper: dict[str, Any], total: Any) -> Any:
         """Return alpha for the mean of the losses, times their number."""
         return hyper["alpha"] * total
@@ -129,6 +142,11 @@ class Poisson(_LogLink):
     def power_of(self, hyper: dict[str, Any]) -> Any:
         """Return 1."""
         del hyper
+        return 1.0
+
+    def dispersion(self, hyper: dict[str, Any], eta: Any, y: Any, weight: Any, degrees: Any) -> Any:
+        """Return 1: the variance of a count is its mean."""
+        del hyper, eta, y, weight, degrees
         return 1.0
 
     def range_of_target(self) -> tuple[float, bool]:

@@ -88,6 +88,15 @@ class Logistic(LinearPredictor):
         value = jnp.maximum(eta, 0) - y * eta + jnp.log1p(rarer)
         return value[0], probability - y, probability * (1 - probability)
 
+    def expected_curvature(self, hyper: dict[str, Any], eta: Any) -> Any:
+        """Return the variance of the class."""
+        del hyper
+        return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
+
+    def penalised(self) -> bool:
+        """Say whether C is finite."""
+        return bool(np.isfinite(self.C))
+
     def penalty(self, hyper: dict[str, Any], total: Any) -> Any:
         """Return the inverse of C."""
         del total
