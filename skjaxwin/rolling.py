@@ -80,8 +80,8 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         Rows to predict may then hold NaN, too, and are predicted as NaN.
     inference : {"nonrobust", "HC0", "HC1", "HAC"}, default=None
         Standard errors to compute, for ``models.Linear``, ``Logistic`` (two classes), ``Poisson``,
-        ``Gamma`` and ``Tweedie`` without a penalty: as the model says, or robust to heteroscedasticity (White), or also to
-        autocorrelation (Newey and West). n counts rows, whatever their weights.
+        ``Gamma`` and ``Tweedie`` without a penalty: as the model says, or robust to heteroscedasticity
+        (White), or also to autocorrelation (Newey and West). n counts rows, whatever their weights.
     hac_maxlags : int, default=None
         Lags of "HAC", weighted by Bartlett's kernel; None: the whole part of
         :math:`4 (n / 100)^{2/9}` in a window of n rows.

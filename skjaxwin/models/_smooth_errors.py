@@ -61,7 +61,7 @@ class SmoothErrors(WindowModel):
     def static_copy(self) -> SmoothErrors:
         """Return a copy that later changes of this object do not reach."""
         static = copy.copy(self)
-        static.model = self.model.static_copy()  # type: ignore[assignment]
+        static.model = self.model.static_copy()
         return static
 
     def initial(self, n_features: int, n_outputs: int | None) -> Any:

@@ -49,7 +49,7 @@ class _LogLink(LinearPredictor):
 
     def penalised(self) -> bool:
         """Say whether alpha is positive."""
-        return bool(self.alpha > 0)  # type: ignore[attr-defined]
+        return bool(self.alpha > 0)
 
     def penalty(self, hyper: dict[str, Any], total: Any) -> Any:
         """Return alpha for the mean of the losses, times their number."""
