@@ -13,7 +13,7 @@ from skjaxwin.models._linear_predictor import LinearPredictor
 from skjaxwin.models._smooth_errors import SmoothErrors
 from skjaxwin.problem import Problem
 
-__all__ = ["check_inference", "window_errors"]
+__all__ = ["check_inference", "store_errors", "window_errors"]
 
 
 def check_inference(model: WindowModel, inference: str | None) -> None:
@@ -35,6 +35,28 @@ def check_inference(model: WindowModel, inference: str | None) -> None:
             f"inference={inference!r} needs {none}, got {model}: a penalty biases the coefficients. "
             f"Set inference=None or {none}."
         )
+
+
+def store_errors(estimator: Any, problem: Problem, parts: dict[str, np.ndarray] | None, capacity: int) -> None:
+    """Set an estimator's standard errors, and what follows from them."""
+    for name in ("standard_errors_", "t_values_", "r2_"):
+        if hasattr(estimator, name):
+            delattr(estimator, name)
+    if estimator.inference is None:
+        return
+    found = window_errors(
+        problem,
+        parts,
+        inference=estimator.inference,
+        hac_maxlags=estimator.hac_maxlags,
+        capacity=capacity,
+        max_memory=estimator.max_memory,
+    )
+    if "r2" in found:
+        estimator.r2_ = found.pop("r2")
+    estimator.standard_errors_ = found
+    with np.errstate(divide="ignore", invalid="ignore"):
+        estimator.t_values_ = {name: estimator.params_[name] / error for name, error in found.items()}
 
 
 def window_errors(

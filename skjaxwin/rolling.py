@@ -18,7 +18,7 @@ from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions
 from skjaxwin.classification import PredictsClasses
 from skjaxwin.columns import split_time
 from skjaxwin.entropy_path import HasEntropyPath, is_mixture, mean_log_density
-from skjaxwin.inference import check_inference, window_errors
+from skjaxwin.inference import check_inference, store_errors
 from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params, predict_rows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.problem import Problem, prepare
@@ -349,7 +349,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         hyper = problem.model.hyperparameters()
         params, info, parts = self._solve(problem, {name: np.asarray(value)[None] for name, value in hyper.items()})
         self._store(problem, map_params(lambda a: a[:, 0], params), map_params(lambda a: a[:, 0], info))
-        self._infer(problem, parts)
+        store_errors(self, problem, parts, self._capacity(problem))
         return problem
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Problem:
@@ -390,27 +390,6 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
             params = map_params(lambda a: nan_where(a, ~info.determined), params)
             info = info._replace(converged=info.converged & info.determined)
         return params, info, parts
-
-    def _infer(self, problem: Problem, parts: Any) -> None:
-        """Set standard errors and what follows from them."""
-        for name in ("standard_errors_", "t_values_", "r2_"):
-            if hasattr(self, name):
-                delattr(self, name)
-        if self.inference is None:
-            return
-        found = window_errors(
-            problem,
-            parts,
-            inference=self.inference,
-            hac_maxlags=self.hac_maxlags,
-            capacity=self._capacity(problem),
-            max_memory=self.max_memory,
-        )
-        if "r2" in found:
-            self.r2_ = found.pop("r2")
-        self.standard_errors_ = found
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.t_values_ = {name: self.params_[name] / error for name, error in found.items()}
 
     def _store(self, problem: Problem, params: Any, info: Any) -> None:
         """Set the fitted attributes."""
