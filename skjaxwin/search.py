@@ -125,7 +125,7 @@ def _solve_group(
     outcomes = []
     for i in range(len(estimators)):
         own = map_params(lambda a, i=i: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), params)
-        predictions = predict_rows(problem.model, own, window, problem.X)
+        predictions = predict_rows(estimators[i]._model(), own, window, problem.X)
         if problem.classes is not None:
             predictions = labels(problem.classes, predictions)
         if problem.target_is_column and predictions.ndim == 1:

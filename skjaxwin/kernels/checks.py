@@ -31,6 +31,7 @@ def trace_model(
         {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()},
         dtype=dtype,
         what=model.described(),
+        called_with=model.called_with,
     )
 
 
@@ -81,7 +82,7 @@ def check_weight_rule(
 
     def fit_padded(tables: Any, one: Any) -> Any:
         parts = [layout.split(table) for table in tables]
-        return [model.fit(part.X, part.y, part.weight, one, initial)[0] for part in parts]
+        return [model.weighed(part.X, part.y, part.weight, one, initial) for part in parts]
 
     compiled = compiling.cached(key, lambda: compiling.kernel(fit_padded, "check_weight_rule"))
     first, second = run(compiled, padded, one, dtype=dtype, exclusive=exclusive, what=model.described())

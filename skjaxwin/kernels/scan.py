@@ -21,14 +21,17 @@ from jax import lax
 from skjaxwin.kernels import compile as compiling
 from skjaxwin.kernels.checks import check_result, check_weight_rule, trace_model
 from skjaxwin.kernels.linalg import lapack_can_block, row_of
+from skjaxwin.kernels.own_pace import make_own_pace_kernel
 from skjaxwin.kernels.shapes import ChunkShape, aligned_empty, bucket, chunk_shape
 from skjaxwin.kernels.tracing import Traced, run, trace
 
 __all__ = ["Layout", "Rows", "padded_table", "refit_windows"]
 
 _MAX_GRID = 64
-# Windows in a run that starts anew, where they are fitted in turn.
+# Windows in a run that starts anew, where they are fitted in turn; and in each lane, where lanes go at their own pace.
 _RUN = 64
+_RUN_OF_LANE = 8
+_LANES, _BYTES_OF_LANES = 32, 64 * 2**20
 
 
 class Rows(NamedTuple):
@@ -167,7 +170,8 @@ def _runs(call: _Call, starts: np.ndarray, stops: np.ndarray, candidates: dict[s
     plan, n_windows = call.plan, len(starts)
     per_call = plan.chunk.steps * plan.chunk.lanes
     if plan.in_turn:
-        per_call = -(-n_windows // -(-n_windows // min(per_call, _RUN)))
+        run = _RUN if plan.chunk.lanes == 1 else _RUN_OF_LANE * plan.chunk.lanes
+        per_call = -(-n_windows // -(-n_windows // min(per_call, run)))
     spans = [(first, min(first + per_call, n_windows)) for first in range(0, n_windows, per_call)]
     carried = None
 
@@ -191,8 +195,9 @@ def _once_more(
 ) -> None:
     """Fit windows again that did not converge from where the window before them ended."""
     missed = np.flatnonzero(~result[1].converged[:, low:high].all(axis=1))
-    for first in range(0, len(missed), _RUN):
-        pick = missed[first : first + _RUN]
+    per_call = min(_RUN, call.plan.chunk.steps * call.plan.chunk.lanes)
+    for first in range(0, len(missed), per_call):
+        pick = missed[first : first + per_call]
         again, _ = call(starts[pick], stops[pick], candidates, None, anew=True)
         better = again[1].converged[:, : high - low] & ~result[1].converged[pick, low:high]
         window, candidate = np.nonzero(better)
@@ -327,10 +332,21 @@ def _make_plan(
     result_bytes = sum(int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree_util.tree_leaves(window.result))
     chunk = chunk_shape(window.bytes, result_bytes, max_memory)
     sequential = model.sequential and initial is not None
+    steps = None if exclusive else model.steps(layout.n_features)
+    in_turn = model.in_turn or model.steps(layout.n_features) is not None
     if exclusive or sequential or model.in_turn:
         chunk = ChunkShape(chunk.steps, 1)
-    kernel = compiling.kernel(_make_kernel(one_window, chunk, window.result, model.in_turn), "fit_windows")
-    return _Plan(kernel, chunk, grid, exclusive, sequential, model.in_turn)
+    if steps is not None:
+        # Side by side not for the caches' sake, but because a step of few rows costs little more for many lanes.
+        lanes = bucket(int(_BYTES_OF_LANES // max(window.bytes, 1)) + 1, minimum=1) // 2
+        chunk = ChunkShape(chunk.steps, max(min(lanes, int(max_memory // window.bytes), _LANES), 1))
+    if steps is None:
+        function = _make_kernel(one_window, chunk, window.result, in_turn)
+    else:
+        function = make_own_pace_kernel(
+            steps, lambda table, begin, end: _cut(table, layout, begin, end, width), chunk.steps
+        )
+    return _Plan(compiling.kernel(function, "fit_windows"), chunk, grid, exclusive, sequential, in_turn)
 
 
 def _one_window(model: Any, layout: Layout, width: int, *, sequential: bool) -> Any:

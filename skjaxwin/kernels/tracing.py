@@ -110,7 +110,7 @@ class Traced:
     primitives: set[str]
 
 
-def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str, called_with: str = _CALLED_WITH) -> Traced:
+def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str, called_with: str | None = None) -> Traced:
     """Trace a function on abstract arguments.
 
     Parameters
@@ -123,8 +123,8 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str, calle
         The working dtype.
     what : str
         How to call the function in messages.
-    called_with : str
-        What the function's arguments are, for messages.
+    called_with : str, optional
+        What the function's arguments are, for messages; None for those of a model's `fit` and `predict`.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def trace(function: Callable[..., Any], *args: Any, dtype: Any, what: str, calle
         try:
             jaxpr, result = jax.make_jaxpr(function, return_shape=True)(*args)
         except Exception as error:
-            _explain(error, what, called_with)
+            _explain(error, what, called_with or _CALLED_WITH)
             raise
     equations = list(_equations(jaxpr.jaxpr))
     return Traced(

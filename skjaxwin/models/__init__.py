@@ -5,8 +5,10 @@ from skjaxwin.models.covariance import Covariance
 from skjaxwin.models.custom import Custom
 from skjaxwin.models.gaussian_mixture import GaussianMixture
 from skjaxwin.models.generalized_linear import Gamma, Poisson, Tweedie
+from skjaxwin.models.least_squares import LeastSquares
 from skjaxwin.models.linear import Linear
 from skjaxwin.models.logistic import Logistic
+from skjaxwin.models.loss import Loss
 from skjaxwin.models.moments import Moments
 
 WindowModel.__module__ = __name__  # what messages and pickles call it
@@ -17,8 +19,10 @@ __all__ = [
     "FitInfo",
     "Gamma",
     "GaussianMixture",
+    "LeastSquares",
     "Linear",
     "Logistic",
+    "Loss",
     "Moments",
     "Poisson",
     "Tweedie",

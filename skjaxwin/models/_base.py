@@ -116,6 +116,8 @@ class WindowModel(BaseEstimator):
         Whether there may be several targets.
     double : bool
         Whether to compute in float64 whatever the data.
+    called_with : str or None
+        What a user's functions get, for messages; None for functions like `fit` and `predict`.
     """
 
     estimator_type: str | None = "regressor"
@@ -131,6 +133,7 @@ class WindowModel(BaseEstimator):
     positive: bool = False
     multi_output: bool = True
     double: bool = False
+    called_with: str | None = None
     _parameter_constraints: ClassVar[dict[str, list]] = {}
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
@@ -158,6 +161,17 @@ class WindowModel(BaseEstimator):
             raise NotImplementedError(f"{type(self).__name__} must define fit(X, y, weight, hyper, start).")
         del start
         return fold(self, X, y, weight, hyper)
+
+    def steps(self, n_features: int) -> Any:
+        """Return how to fit a window step by step (`models._steps.Steps`), or None.
+
+        Then lanes of windows are fitted side by side, each at its own pace, wherever `fit` is not asked to.
+        """
+        del n_features
+
+    def weighed(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> Any:
+        """Return what must not change with rows of weight 0, which the engine checks: the parameters."""
+        return self.fit(X, y, weight, hyper, start)[0]
 
     def prepare(self, X: np.ndarray, hyper: dict[str, np.ndarray]) -> np.ndarray:
         """Return the features that an additive model's `statistics` get, in NumPy.

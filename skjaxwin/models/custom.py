@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from skjaxwin.kernels.compile import is_jitted
 from skjaxwin.models._base import FitInfo, WindowModel, source_place
+from skjaxwin.models._user_function import function_name, refuse_jitted
 
 __all__ = ["Custom"]
 
@@ -107,13 +106,7 @@ class Custom(WindowModel):
         clash = _RESERVED & set(self.named)
         if clash:
             raise ValueError(f"Custom cannot take a hyperparameter called {sorted(clash)[0]!r}; rename it.")
-        for name, value in self.get_params().items():
-            for jitted in filter(is_jitted, _inside(value)):
-                raise TypeError(
-                    f"Custom({name}=...) got the jitted function {getattr(jitted, '__name__', jitted)!r}, which can "
-                    "neither be pickled nor hashed; pass the plain function (without jax.jit; for jnp.tanh write "
-                    "def tanh(x): return jnp.tanh(x)). The package compiles it."
-                )
+        refuse_jitted("Custom", self.get_params())
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         """Call the user's function on one window; see `WindowModel.fit`."""
@@ -134,28 +127,8 @@ class Custom(WindowModel):
 
     def described(self) -> str:
         """Name the user's function and its place."""
-        return f"{_name(self.functions[0])}{source_place(self.functions[0])}, given as Custom(fit=...),"
+        return f"{function_name(self.functions[0])}{source_place(self.functions[0])}, given as Custom(fit=...),"
 
     def described_predict(self) -> str:
         """Name the user's prediction function and its place."""
-        return f"{_name(self.functions[1])}{source_place(self.functions[1])}, given as Custom(predict=...),"
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    """Yield a parameter and what its partials and containers hold."""
-    yield value
-    parts: Any = ()
-    if isinstance(value, functools.partial):
-        parts = (value.func, *value.args, *value.keywords.values())
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value
-    elif isinstance(value, dict):
-        parts = value.values()
-    for part in parts:
-        yield from _inside(part)
-
-
-def _name(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, "__name__", repr(function))
+        return f"{function_name(self.functions[1])}{source_place(self.functions[1])}, given as Custom(predict=...),"
