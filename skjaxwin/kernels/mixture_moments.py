@@ -25,6 +25,8 @@ from skjaxwin.kernels.polynomials import MAX_ORDER
 
 __all__ = ["PowerMoments", "power_moments"]
 
+# Its power of the largest order, and the inverse of that, are numbers.
+_SMALL_WEIGHT = 1e-10
 _POWERS = np.arange(1, MAX_ORDER + 1, dtype=np.int32)
 
 
@@ -72,10 +74,10 @@ def power_moments(kind: str, g: Components, log_bound: Any, chunks: Chunks, trac
         if traced:  # too small a bound is refused where it is known
             log_a = jnp.where(log_a < log_largest_density(kind, g) - 1e-9, jnp.nan, log_a)
     log_ratios = g.log_peaks - log_a
-    # Derivatives by weights go through powers of a share, which is one, or zero for weights of zero: those
-    # of the logarithm would not be finite there.
-    present = g.weights > TINY
-    unit = lax.stop_gradient(jnp.where(present, g.weights, jnp.exp(-jnp.maximum(log_ratios, 0.0))))
+    # Powers of weights are products and no part of exponents: they round less, and their derivatives at zero are
+    # right. Small weights are taken relative to themselves, as what they multiply may be too large for a number.
+    tiny = lax.stop_gradient(jnp.where(g.weights > TINY, g.weights, jnp.exp(-jnp.maximum(log_ratios, 0.0))))
+    unit = jnp.where(g.weights > _SMALL_WEIGHT, 1.0, tiny)
     shares = g.weights / unit
     log_r = jnp.log(unit) + log_ratios
     terms = _TERMS[kind](g)
