@@ -98,6 +98,29 @@ def test_weights_are_multiplied_and_reach_the_score(signal):
         RangeEstimator(KNeighborsRegressor(), 30).fit(X, y, sample_weight=weight)
 
 
+def test_weights_of_rows_in_range_are_kept_beside_those_of_none(signal):
+    X, y, inside = signal
+    weight = np.random.default_rng(3).uniform(0.1, 3, len(y))
+    first = np.argmax(inside)
+    weight[first] = 0  # in range and of no weight: its target is nobody's, either
+    ranged = RangeEstimator(Ridge(), 30, 60, rows="weight").fit(X, y, sample_weight=weight)
+    alone = Ridge().fit(X[inside], y[inside], sample_weight=weight[inside])
+    np.testing.assert_allclose(ranged.predict(X), alone.predict(X))
+    assert not np.allclose(alone.predict(X), Ridge().fit(X[inside], y[inside]).predict(X), rtol=1e-5)
+    passed = []
+
+    class Spy(Ridge):
+        def fit(self, X, y, sample_weight=None):
+            passed.append((y, sample_weight))
+            return super().fit(X, y, sample_weight)
+
+    RangeEstimator(Spy(), 30, 60, rows="weight").fit(X, y, sample_weight=weight)
+    ((targets, weights),) = passed
+    np.testing.assert_array_equal(weights, np.where(inside, weight, 0))
+    counting = np.flatnonzero(inside & (weight != 0))[0]
+    np.testing.assert_array_equal(targets, np.where(inside, y, y[counting]))
+
+
 def test_weights_keep_the_shape_of_the_data(signal):
     """What is compiled for a shape is compiled once for all ranges."""
     seen = []

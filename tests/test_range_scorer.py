@@ -88,6 +88,9 @@ def test_own_scorers_and_several(signal):
     X, y, inside, _ = signal
     rows = range_scorer(lambda estimator, X, y: float(len(X)))
     assert rows(ranged().fit(X, y), X, y) == inside.sum()
+    for short in (y[:-1], np.append(y, 0)):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            range_scorer("r2")(ranged().fit(X, y), X, short)
     several = {"pinball": range_scorer(make_scorer(mean_pinball_loss, alpha=0.1)), "rows": rows}
     scores = cross_validate(ranged(), X, y, scoring=several, cv=FOLDS, error_score="raise")
     folds = folds_in_range(X, inside)
