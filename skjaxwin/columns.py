@@ -1,4 +1,4 @@
-"""Take the time column out of X and validate the rest as scikit-learn does."""
+"""Take the columns of times and clusters out of X and validate the rest as scikit-learn does."""
 
 from __future__ import annotations
 
@@ -17,9 +17,17 @@ _MISSING_TARGET: dict[str, Any] = {"dtype": _FLOATS, "ensure_2d": False, "ensure
 
 
 def split_time(
-    estimator: Any, X: Any, y: Any = None, *, time: Any, reset: bool, supervised: bool, missing: bool = False
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Validate X and y, and separate the time column from the features.
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    time: Any,
+    cluster: Any = None,
+    reset: bool,
+    supervised: bool,
+    missing: bool = False,
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    """Validate X and y, and separate the columns of times and of clusters from the features.
 
     Parameters
     ----------
@@ -28,8 +36,8 @@ def split_time(
         checked against them otherwise.
     X : array-like or dataframe of shape (n_rows, n_columns)
     y : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
-    time : None, int or str
-        Position or name of the time column.
+    time, cluster : None, int or str
+        Position or name of the time column, and of that which says which rows belong together.
     reset : bool
         Whether this is a fit.
     supervised : bool
@@ -44,6 +52,8 @@ def split_time(
     target : ndarray or None
         Of the features' dtype.
     times : ndarray of shape (n_rows,) or None
+    clusters : ndarray of int of shape (n_rows,) or None
+        Numbers for what is in that column.
 
     Raises
     ------
@@ -52,7 +62,7 @@ def split_time(
     """
     with_target = reset and supervised
     finite: Any = "allow-nan" if missing else True
-    if time is None:
+    if time is None and cluster is None:
         _refuse_dates(X)
         if with_target:
             if missing:
@@ -63,8 +73,8 @@ def split_time(
                 features, target = validate_data(
                     estimator, X, y, reset=reset, dtype=_FLOATS, multi_output=True, y_numeric=True
                 )
-            return features, target.astype(features.dtype, copy=False), None
-        return validate_data(estimator, X, reset=reset, dtype=_FLOATS, ensure_all_finite=finite), None, None
+            return features, target.astype(features.dtype, copy=False), None, None
+        return validate_data(estimator, X, reset=reset, dtype=_FLOATS, ensure_all_finite=finite), None, None, None
 
     frame = hasattr(X, "columns") and not isinstance(X, np.ndarray)
     if not frame:
@@ -72,17 +82,29 @@ def split_time(
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
     # Record names and the number of columns; raises scikit-learn's message if y is missing.
     validate_data(estimator, X, y if with_target else "no_validation", reset=reset, skip_check_array=True)
-    features, times = _split_frame(X, time) if frame else _split_array(X, time)
+    wanted = {name: column for name, column in (("time", time), ("cluster", cluster)) if column is not None}
+    features, aside = _split(X, wanted, frame)
+    times = None
+    if time is None:
+        _refuse_dates(features)
+    else:
+        at = _position(X, "time", time)
+        times = time_values(aside["time"], f"time ({list(X.columns)[at]!r})" if frame else f"time ({at})")
+    clusters = None
+    if cluster is not None:
+        clusters = np.unique(np.asarray(aside["cluster"]), return_inverse=True)[1]
     if features.shape[1] == 0:
+        n_rows, n_columns = X.shape
         raise ValueError(
-            f"Found array with 1 feature(s) (shape={(len(times), 1)}) while a minimum of 2 is required: "
-            "the time column and at least one feature."
+            f"Found array with {n_columns} feature(s) (shape={(n_rows, n_columns)}) while a minimum of "
+            f"{len(wanted) + 1} is required: the {' and the '.join(wanted)} column and at least one feature."
         )
     if not with_target:
         return (
             check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X"),
             None,
             times,
+            clusters,
         )
     if missing:
         features = check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X")
@@ -90,7 +112,7 @@ def split_time(
         check_consistent_length(features, target)
     else:
         features, target = check_X_y(features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
-    return features, target.astype(features.dtype, copy=False), times
+    return features, target.astype(features.dtype, copy=False), times, clusters
 
 
 def _refuse_dates(X: Any) -> None:
@@ -102,31 +124,31 @@ def _refuse_dates(X: Any) -> None:
             raise ValueError(f"The column {name!r} holds dates; pass time={name!r}, or leave the column out of X.")
 
 
-def _split_array(X: np.ndarray, time: Any) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(time, str):
-        raise ValueError(
-            f"time={time!r} names a column, but X has no column names; pass a dataframe, or the column's position."
-        )
-    position = _position(time, X.shape[1])
-    return np.delete(X, position, axis=1), time_values(X[:, position], f"time ({position})")
-
-
-def _split_frame(X: Any, time: Any) -> tuple[Any, np.ndarray]:
-    """Split a pandas or polars dataframe; the features stay a dataframe."""
+def _split(X: Any, wanted: dict[str, Any], frame: bool) -> tuple[Any, dict[str, Any]]:
+    """Return the features, a dataframe if X is one, and the columns that are wanted."""
+    position = {name: _position(X, name, column) for name, column in wanted.items()}
+    if len(set(position.values())) < len(position):
+        raise ValueError(f"{' and '.join(wanted)} name the same column of X; each needs a column of its own.")
+    if not frame:
+        return np.delete(X, list(position.values()), axis=1), {name: X[:, at] for name, at in position.items()}
     names = list(X.columns)
-    if isinstance(time, str):
-        if time not in names:
-            raise ValueError(f"time={time!r} is not a column of X; its columns are {names}.")
-        position = names.index(time)
-    else:
-        position = _position(time, len(names))
-    column = X[names[position]]
-    times = time_values(column, f"time ({names[position]!r})")
-    rest = [name for i, name in enumerate(names) if i != position]
-    return (X[rest] if rest else np.empty((len(times), 0))), times
+    rest = [name for i, name in enumerate(names) if i not in position.values()]
+    return (X[rest] if rest else np.empty((len(X), 0))), {name: X[names[at]] for name, at in position.items()}
 
 
-def _position(time: int, n_columns: int) -> int:
-    if not -n_columns <= time < n_columns:
-        raise ValueError(f"time={time} is not a column of X, which has {n_columns} column(s).")
-    return time % n_columns
+def _position(X: Any, name: str, column: Any) -> int:
+    """Return the position of a column that is given by name or position."""
+    if isinstance(column, str):
+        if not hasattr(X, "columns"):
+            raise ValueError(
+                f"{name}={column!r} names a column, but X has no column names; pass a dataframe, or the column's "
+                "position."
+            )
+        names = list(X.columns)
+        if column not in names:
+            raise ValueError(f"{name}={column!r} is not a column of X; its columns are {names}.")
+        return names.index(column)
+    n_columns = X.shape[1]
+    if not -n_columns <= column < n_columns:
+        raise ValueError(f"{name}={column} is not a column of X, which has {n_columns} column(s).")
+    return int(column) % n_columns

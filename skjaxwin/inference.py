@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skjaxwin.kernels import Rows, fit_windows
+from skjaxwin.kernels import Rows, bucket, fit_windows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.models._inference import LinearErrors, errors_from_parts
 from skjaxwin.models._linear_predictor import LinearPredictor
@@ -16,10 +16,12 @@ from skjaxwin.problem import Problem
 __all__ = ["check_inference", "store_errors", "window_errors"]
 
 
-def check_inference(model: WindowModel, inference: str | None) -> None:
-    """Refuse models whose standard errors are not known."""
+def check_inference(model: WindowModel, inference: str | None, cluster: Any = None) -> None:
+    """Refuse models whose standard errors are not known, and clusters that are not there."""
     if inference is None:
         return
+    if inference == "cluster" and cluster is None:
+        raise ValueError('inference="cluster" needs cluster=, the column of X that says which rows belong together.')
     if isinstance(model, LinearPredictor):
         none = "C=numpy.inf" if hasattr(model, "C") else "alpha=0"
         penalty = model.penalised()
@@ -94,9 +96,10 @@ def window_errors(
     if len(left):
         # In double precision, as merged statistics are.
         double = Rows(*(None if a is None else a.astype(np.float64, copy=False) for a in problem.rows))
+        double, max_clusters = _with_clusters(problem, double, inference)
         robust = float(inference != "nonrobust")
         rest: Any = fit_windows(
-            LinearErrors(robust, fit_intercept, max_lags),
+            LinearErrors(robust, fit_intercept, max_lags, max_clusters),
             {"robust": np.array([robust]), "max_lags": np.array([max_lags])},
             double,
             starts[left],
@@ -125,12 +128,14 @@ def _smooth_errors(
             f"inference={inference!r} needs two classes or a single target, got {problem.rows.y.shape[1]}; "
             "set inference=None."
         )
-    errors = SmoothErrors(model, float(inference != "nonrobust"), max_lags)
+    double = Rows(*(None if a is None else a.astype(np.float64, copy=False) for a in problem.rows))
+    rows, max_clusters = _with_clusters(problem, double, inference)
+    errors = SmoothErrors(model, float(inference != "nonrobust"), max_lags, max_clusters)
     windows = problem.windows
     params = fit_windows(
         errors,
         {name: np.asarray(value)[None] for name, value in errors.hyperparameters().items()},
-        problem.rows,
+        rows,
         windows.starts,
         windows.stops,
         max_rows=windows.max_rows,
@@ -143,6 +148,13 @@ def _smooth_errors(
     if inference == "HC1":
         _correct(found, windows.stops - windows.starts, problem.rows.X.shape[1] + model.fit_intercept)
     return {name: array.astype(problem.rows.X.dtype, copy=False) for name, array in found.items()}
+
+
+def _with_clusters(problem: Problem, rows: Rows, inference: str) -> tuple[Rows, int]:
+    """Put the numbers of the clusters into the last column, if they are needed; return how many there may be."""
+    if inference != "cluster" or problem.clusters is None:
+        return rows, 0
+    return rows._replace(X=np.column_stack([rows.X, problem.clusters])), bucket(int(problem.clusters.max()) + 1)
 
 
 def _correct(errors: dict[str, np.ndarray], n_rows: np.ndarray, n_coefficients: int) -> None:

@@ -41,6 +41,8 @@ class Problem:
         Whether y had the shape (n_rows, 1).
     classes : ndarray of shape (n_classes,) or None
         What the numbers of the target stand for.
+    clusters : ndarray of int of shape (n_rows,) or None
+        Which of the rows belong together, in time order.
     """
 
     model: WindowModel
@@ -52,6 +54,7 @@ class Problem:
     times: np.ndarray
     target_is_column: bool
     classes: np.ndarray | None
+    clusters: np.ndarray | None
 
 
 def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any) -> Problem:
@@ -66,8 +69,15 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     elif y is not None and model.target != "ignored" and not model.multi_output:
         y = column_or_1d(y, warn=True)
     try:
-        features, target, times = split_time(
-            estimator, X, y, time=estimator.time, reset=True, supervised=_uses_target(model, y), missing=skip
+        features, target, times, clusters = split_time(
+            estimator,
+            X,
+            y,
+            time=estimator.time,
+            cluster=estimator.cluster,
+            reset=True,
+            supervised=_uses_target(model, y),
+            missing=skip,
         )
     except ValueError as error:
         if not skip and ("Input X contains NaN" in str(error) or "Input y contains NaN" in str(error)):
@@ -108,6 +118,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     rows = Rows(features, None if target is None else _squeeze(target), weight, None)
     if times is not None or len(timeline.order) < n_rows:  # else rows are in order already
         rows = Rows(*(None if part is None else part[timeline.order] for part in rows))
+        clusters = None if clusters is None else clusters[timeline.order]
     kept = None if counted.all() else np.flatnonzero(counted[complete.order])
     return Problem(
         model,
@@ -119,6 +130,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         complete.stamps if times is None else times,
         target is not None and target.ndim == 2 and target.shape[1] == 1,
         classes,
+        clusters,
     )
 
 

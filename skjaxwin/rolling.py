@@ -75,16 +75,18 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         in `predict` with a time column, for rows that no fit precedes, use the
         first fit or NaN (and `score`, which takes no NaN, then raises).
     missing : {"raise", "skip"}, default="raise"
-        What to do with rows that have NaN in a feature or the target. "skip" leaves them
-        out of every window; their time stamps still count for the length of windows.
-        Rows to predict may then hold NaN, too, and are predicted as NaN.
-    inference : {"nonrobust", "HC0", "HC1", "HAC"}, default=None
-        Standard errors to compute, for ``models.Linear``, ``Logistic`` (two classes), ``Poisson``,
-        ``Gamma`` and ``Tweedie`` without a penalty: as the model says, or robust to heteroscedasticity
-        (White), or also to autocorrelation (Newey and West). n counts rows, whatever their weights.
+        What to do with rows that have NaN in a feature or the target. "skip" leaves them out of every window; their
+        time stamps still count for its length. Rows to predict may then hold NaN, too, and are predicted as NaN.
+    inference : {"nonrobust", "HC0", "HC1", "HAC", "cluster"}, default=None
+        Standard errors to compute, for ``models.Linear``, ``Logistic`` (two classes), ``Poisson``, ``Gamma`` and
+        ``Tweedie`` without a penalty: as the model says, or robust to heteroscedasticity (White), or also to
+        autocorrelation (Newey and West) or to correlation within clusters. n counts rows, whatever their weights.
     hac_maxlags : int, default=None
         Lags of "HAC", weighted by Bartlett's kernel; None: the whole part of
         :math:`4 (n / 100)^{2/9}` in a window of n rows.
+    cluster : int or str, default=None
+        Position or name of the column of X whose equal entries (firms, stations) mark rows that belong together, for
+        "cluster"; it is then no feature.
     algorithm : {"auto", "exact", "refit"}, default="auto"
         "refit" goes over the rows of every window; "exact" merges statistics, for models
         that have any. "auto" chooses by size, and advances windows row by row where it
@@ -110,29 +112,27 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
     window_times_ : ndarray of shape (n_windows,)
         The newest time in each window (row numbers without a time column).
     converged_ : ndarray of bool of shape (n_windows,)
-        Whether each fit reached its tolerance, with finite parameters; a
-        ``ConvergenceWarning`` counts those that did not.
+        Whether each fit reached its tolerance, with finite parameters; a warning counts those that did not.
     determined_ : ndarray of bool of shape (n_windows,)
         Whether the rows of each window determine its parameters.
     n_iter_ : ndarray of int of shape (n_windows,)
         Iterations of each fit.
     gradient_norm_ : ndarray of shape (n_windows,)
-        For models fitted by steps: the length of the gradient of the mean loss at the end, in the units of standardised
-        features.
+        For models fitted by steps: the gradient's length at the end, of the mean loss of standardised features.
     classes_ : ndarray of shape (n_classes,)
         For classifiers: the sorted labels.
     condition_ : ndarray of shape (n_windows,)
         For ``models.Linear``, the root of the largest variance inflation factor: 1 where
         features are uncorrelated in the window, infinite where they are dependent.
     standard_errors_, t_values_ : dict of ndarray
-        With `inference`: ``coef`` and, if there is one, ``intercept``, shaped as in
-        ``params_``. NaN in windows with no more rows than coefficients.
+        With `inference`: ``coef`` and, if there is one, ``intercept``, shaped as in ``params_``. NaN in windows with
+        no more rows than coefficients.
     r2_ : ndarray of shape (n_windows,) or (n_windows, n_outputs)
-        With `inference`, for ``models.Linear``: the share of the target's variation that is explained; about zero
-        and not the mean without an intercept.
+        With `inference`, for ``models.Linear``: the share of the target's variation that is explained; about zero and
+        not the mean without an intercept.
     entropy_path_ : EntropyPath
-        For ``models.GaussianMixture``: arrays ``entropy``, ``lower`` and ``upper`` of shape (n_windows,), the
-        differential entropy of each window's mixture in nats and certified bounds. Computed when first asked for.
+        For ``models.GaussianMixture``: arrays ``entropy``, ``lower`` and ``upper`` of shape (n_windows,): the entropy
+        of each window's mixture in nats and certified bounds.
     n_features_in_ : int
         Columns of X, the time column included.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -186,8 +186,9 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         ],
         "underdetermined": [StrOptions({"minimum_norm", "nan"})],
         "missing": [StrOptions({"raise", "skip"})],
-        "inference": [StrOptions({"nonrobust", "HC0", "HC1", "HAC"}), None],
+        "inference": [StrOptions({"nonrobust", "HC0", "HC1", "HAC", "cluster"}), None],
         "hac_maxlags": [Interval(Integral, 0, None, closed="left"), None],
+        "cluster": [Integral, str, None],
         "algorithm": [StrOptions({"auto", "exact", "refit"})],
         "capacity": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
@@ -207,6 +208,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         missing: str = "raise",
         inference: str | None = None,
         hac_maxlags: int | None = None,
+        cluster: int | str | None = None,
         algorithm: str = "auto",
         capacity: int | None = None,
         max_memory: float = 256e6,
@@ -222,6 +224,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         self.missing = missing
         self.inference = inference
         self.hac_maxlags = hac_maxlags
+        self.cluster = cluster
         self.algorithm = algorithm
         self.capacity = capacity
         self.max_memory = max_memory
@@ -355,7 +358,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Problem:
         """Validate everything and lay rows and windows out in time order."""
         problem = prepare(self, self._model(), X, y, sample_weight)
-        check_inference(problem.model, self.inference)
+        check_inference(problem.model, self.inference, self.cluster)
         return problem
 
     def _capacity(self, problem: Problem) -> int:
@@ -430,7 +433,9 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
         """Return what the model predicts for rows, each by its window."""
         check_is_fitted(self, "params_")
         skip = self.missing == "skip"
-        features, _, times = split_time(self, X, time=self.time, reset=False, supervised=False, missing=skip)
+        features, _, times, _ = split_time(
+            self, X, time=self.time, cluster=self.cluster, reset=False, supervised=False, missing=skip
+        )
         if times is None:
             newest = np.full(len(features), len(self.window_stops_) - 1)
             return self._predict(newest, features, shared=True)

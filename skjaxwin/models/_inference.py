@@ -13,7 +13,7 @@ from skjaxwin.kernels.linalg import gram_schmidt, minimum_norm
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.linear import Linear
 
-__all__ = ["LinearErrors", "errors_from_parts", "score_products"]
+__all__ = ["LinearErrors", "cluster_products", "errors_from_parts", "score_products", "split_clusters"]
 
 
 class LinearErrors(WindowModel):
@@ -25,7 +25,9 @@ class LinearErrors(WindowModel):
     * nonrobust: :math:`P \, e' W e / (n - p)`;
     * HC0: :math:`P (\sum_t s_t s_t') P` with the scores :math:`s_t = w_t e_t z_t` (White, 1980);
     * HAC: with the sum of lagged products of scores, weighted :math:`1 - l / (L + 1)`, added
-      (Newey and West, 1987). HC0 is HAC without lags, and HC1 is HC0 times :math:`n / (n - p)`.
+      (Newey and West, 1987). HC0 is HAC without lags, and HC1 is HC0 times :math:`n / (n - p)`;
+    * cluster: with the scores of a cluster added up before they are multiplied, times
+      :math:`G / (G - 1) \cdot (n - 1) / (n - p)` for G clusters in the window (Liang and Zeger, 1986).
 
     n counts the rows, whatever their weights, and p the coefficients, as in statsmodels.
 
@@ -36,19 +38,26 @@ class LinearErrors(WindowModel):
     fit_intercept : bool
     max_lags : float
         The L above; negative for :math:`\lfloor 4 (n / 100)^{2/9} \rfloor`.
+    max_clusters : int
+        If positive, the last column of X holds the number of each row's cluster, below this.
     """
 
     checked = True
+    structural = ("max_clusters",)
 
-    def __init__(self, robust: float = 0.0, fit_intercept: bool = True, max_lags: float = 0.0) -> None:
+    def __init__(
+        self, robust: float = 0.0, fit_intercept: bool = True, max_lags: float = 0.0, max_clusters: int = 0
+    ) -> None:
         self.robust = robust
         self.fit_intercept = fit_intercept
         self.max_lags = max_lags
+        self.max_clusters = max_clusters
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         """Fit one window; see `WindowModel.fit`. The parameters are coef, intercept (errors) and r2."""
         dtype = X.dtype
         zero = jnp.zeros((), dtype)
+        X, cluster = split_clusters(X, self.max_clusters)
         # Sizes are divided out first, so that no square leaves the range.
         inside = weight > 0
         X, size = _unit_size(X, inside)
@@ -82,7 +91,11 @@ class LinearErrors(WindowModel):
         rss = jnp.sum(weight[:, None] * residuals**2, axis=0)
 
         def variance(residual: Any, square: Any) -> Any:
-            meat = score_products(Z * (weight * residual)[:, None], n, hyper["max_lags"])
+            scores = Z * (weight * residual)[:, None]
+            if cluster is None:
+                meat = score_products(scores, n, hyper["max_lags"])
+            else:
+                meat = cluster_products(scores, inside, cluster, self.max_clusters)
             robust = jnp.sum((bread @ meat) * bread, axis=1)
             return jnp.where(hyper["robust"] > 0, robust, jnp.sum(bread * pick, axis=1) * square / degrees)
 
@@ -123,6 +136,31 @@ def score_products(scores: Any, n: Any, max_lags: Any) -> Any:
         return meat + (1 - lag.astype(meat.dtype) / (lags + 1)) * (products + products.T)
 
     return lax.fori_loop(jnp.int32(1), jnp.minimum(lags, len(scores) - 1) + 1, add, scores.T @ scores)
+
+
+def split_clusters(X: Any, max_clusters: int) -> tuple[Any, Any]:
+    """Return the features and, if there are any, the numbers of the clusters."""
+    return (X[:, :-1], X[:, -1].astype(jnp.int32)) if max_clusters else (X, None)
+
+
+def cluster_products(scores: Any, inside: Any, cluster: Any, max_clusters: int) -> Any:
+    """Return the sum of products of each cluster's sum of scores, corrected for few clusters.
+
+    Parameters
+    ----------
+    scores : array of shape (n_rows, p)
+        Zero for rows that are not in the window.
+    inside : array of bool of shape (n_rows,)
+    cluster : array of int of shape (n_rows,)
+    max_clusters : int
+    """
+    dtype = scores.dtype
+    sums = jax.ops.segment_sum(scores, cluster, max_clusters)
+    n_clusters = jnp.sum(jax.ops.segment_sum(inside.astype(dtype), cluster, max_clusters) > 0, dtype=dtype)
+    n = jnp.sum(inside, dtype=dtype)
+    # A single cluster says nothing of how they spread.
+    factor = jnp.where(n_clusters > 1, n_clusters / (n_clusters - 1), jnp.nan) * (n - 1) / (n - scores.shape[1])
+    return factor * (sums.T @ sums)
 
 
 def _inverse_products(Z: Any, weight: Any) -> Any:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from skjaxwin.kernels.linalg import inverse_factor
 from skjaxwin.kernels.linear_predictor import standardised
 from skjaxwin.models._base import FitInfo, WindowModel
-from skjaxwin.models._inference import score_products
+from skjaxwin.models._inference import cluster_products, score_products, split_clusters
 from skjaxwin.models._linear_predictor import LinearPredictor
 
 __all__ = ["SmoothErrors"]
@@ -28,7 +28,9 @@ class SmoothErrors(WindowModel):
     * nonrobust: :math:`\phi \, E[H]^{-1}` with the expected Hessian and the dispersion :math:`\phi`: 1 for counts and
       classes, else Pearson's :math:`\sum_t w_t (y_t - \mu_t)^2 / V(\mu_t) / (n - p)`;
     * HC0: :math:`H^{-1} (\sum_t s_t s_t') H^{-1}`; HC1: times :math:`n / (n - p)`;
-    * HAC: with the sum of lagged products of scores, weighted :math:`1 - l / (L + 1)`, added.
+    * HAC: with the sum of lagged products of scores, weighted :math:`1 - l / (L + 1)`, added;
+    * cluster: with the scores of a cluster added up before they are multiplied, times
+      :math:`G / (G - 1) \cdot (n - 1) / (n - p)` for G clusters in the window.
 
     n counts the rows, whatever their weights, and p the coefficients, as in statsmodels.
 
@@ -39,16 +41,21 @@ class SmoothErrors(WindowModel):
         0 for nonrobust, else 1. Traced, as is `max_lags`: all kinds share a kernel.
     max_lags : float
         The L above; negative for :math:`\lfloor 4 (n / 100)^{2/9} \rfloor`.
+    max_clusters : int
+        If positive, the last column of X holds the number of each row's cluster, below this.
     """
 
     checked = True
     double = True
     in_turn = True
 
-    def __init__(self, model: LinearPredictor, robust: float = 0.0, max_lags: float = 0.0) -> None:
+    def __init__(
+        self, model: LinearPredictor, robust: float = 0.0, max_lags: float = 0.0, max_clusters: int = 0
+    ) -> None:
         self.model = model
         self.robust = robust
         self.max_lags = max_lags
+        self.max_clusters = max_clusters
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return those of the model and its own."""
@@ -56,7 +63,7 @@ class SmoothErrors(WindowModel):
 
     def static_key(self) -> Hashable:
         """Return what identifies the computation."""
-        return type(self), self.model.static_key()
+        return type(self), self.model.static_key(), self.max_clusters
 
     def static_copy(self) -> SmoothErrors:
         """Return a copy that later changes of this object do not reach."""
@@ -66,12 +73,13 @@ class SmoothErrors(WindowModel):
 
     def initial(self, n_features: int, n_outputs: int | None) -> Any:
         """Return what the model starts from, and room for errors."""
-        start = self.model.initial(n_features, n_outputs)
+        start = self.model.initial(n_features - (self.max_clusters > 0), n_outputs)
         return {"params": start, "errors": start}
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         """Fit one window; see `WindowModel.fit`. The parameters are those of the model and their errors."""
         model = self.model
+        X, cluster = split_clusters(X, self.max_clusters)
         params, info = model.fit(X, y, weight, hyper, start["params"])
         design = standardised(X, y, weight, model.fit_intercept)
         n_rows, p = len(X), design.columns.shape[1]
@@ -85,7 +93,11 @@ class SmoothErrors(WindowModel):
         degrees = n - p
         nonrobust = _inverse(Z, expected) * model.dispersion(hyper, eta, y, weight, degrees)
         P = _inverse(Z, second)
-        meat = score_products(Z * first[:, None], n, hyper["max_lags"])
+        scores = Z * first[:, None]
+        if cluster is None:
+            meat = score_products(scores, n, hyper["max_lags"])
+        else:
+            meat = cluster_products(scores, inside, cluster, self.max_clusters)
         covariance = jnp.where(hyper["robust"] > 0, P @ meat @ P, nonrobust)
         # Rows of `pick` make the caller's coefficients out of those of standardised features.
         k = X.shape[1]
