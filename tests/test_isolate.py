@@ -155,6 +155,24 @@ def test_unsorted_and_missing_coordinates_raise_outside_and_are_never_marked_ins
             jax.jit(lambda start, x=x: isolate(x, start=start, size=6))(1.0)
 
 
+def test_the_mask_and_count_of_an_unsorted_x_are_of_rows_in_range():
+    """Each side of the range by itself, where bisection is led astray."""
+
+    @jax.jit
+    def each(x, start, stop):
+        cuts = [isolate(x, start=a, stop=b, size=N) for a, b in ((start, None), (None, stop), (start, stop))]
+        return [(*cut, cut.count) for cut in cuts]
+
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.permutation(N).astype(np.float32)
+        start, stop = np.sort(rng.choice(N, 2, replace=False)).astype(np.float32)
+        found = jax.device_get(each(x, start, stop))
+        for (window, mask, count), (low, high) in zip(found, ((start, N), (0, stop), (start, stop)), strict=True):
+            assert ((window[mask] >= low) & (window[mask] < high)).all()
+            assert count == mask.sum()
+
+
 def test_missing_coordinates_in_compiled_code_are_in_no_range():
     """NaN sort to the end; a reversed grid begins with them."""
 

@@ -99,7 +99,8 @@ def isolate(x: Any, *arrays: Any, start: Any = None, stop: Any = None, size: int
 
     Bounds are rounded to the dtype of `x`. Under JAX's defaults that is float32 in compiled code: a float64 x that is
     handed to a jitted function has been rounded, and neighbours made equal, before `isolate` sees it. A range
-    without rows gives ``count`` 0 and a mask of False. For numbers of a range alone, as for a mean, divide by
+    without rows gives ``count`` 0 and a mask of False. Compiled code may take numbers closer to zero than the smallest
+    normal one (1.2e-38 in float32) for zero. For numbers of a range alone, as for a mean, divide by
     the mask's sum and not by `size`.
 
     Where x and the bounds are known and not traced, the rows are found by NumPy: exactly, whatever precision JAX has.
