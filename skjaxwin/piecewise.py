@@ -221,8 +221,7 @@ def _by_edges(x: np.ndarray, edges: Any, halo: int) -> Cuts:
     names = [f"edges[{i}]" for i in range(len(edges))]
     pairs = (exact_range(*two, x.dtype, name) for two, name in zip(pairwise(edges), pairwise(names), strict=True))
     lows, highs = zip(*pairs, strict=True)
-    # Floats that are rounded to one another may be a hair out of order.
-    below = np.maximum.accumulate(_n_below(x, [*lows, highs[-1]], descending))
+    below = _n_below(x, [*lows, highs[-1]], descending)
     longest = int(np.diff(below).max())
     if longest == 0:
         raise ValueError(f"No row of x lies between the edges; x goes from {x[0]} to {x[-1]}.")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skjaxwin import map_pieces, pieces
+from skjaxwin import map_pieces, pieces, piecewise
 from skjaxwin.kernels import compile as compiling
 
 
@@ -81,6 +81,16 @@ def test_edges_stitch_to_the_whole_signal_with_a_halo(direction, rng):
     for part in ([-np.inf, x.max()], [x[100], np.inf]):
         with pytest.raises(ValueError, match="edges cover rows"):
             map_pieces(lambda x, y, mask: smooth(y, mask), x, y, edges=part, halo=2, output="stitch")
+
+
+def test_an_order_that_breaks_between_two_parts_that_are_checked(monkeypatch):
+    monkeypatch.setattr(piecewise, "_CHECKED_AT_ONCE", 4)
+    x = np.arange(8.0)
+    for good in (x, x[::-1]):
+        assert map_pieces(total, good, good, edges=[0, 4, 8])["rows"].tolist() == [4, 4]
+    for bad in ([0, 1, 4, 5, 2, 3, 6, 7], [7, 6, 3, 2, 5, 4, 1, 0]):
+        with pytest.raises(ValueError, match="not sorted"):
+            map_pieces(total, x[bad], x, edges=[0, 4, 8])
 
 
 def test_rows_that_the_mask_does_not_mark_are_zero(rng):
