@@ -25,6 +25,8 @@ _ENOUGH, _POOR = 1e-4, 0.25
 _FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e12
 _HARDER, _EASIER = 10.0, 0.1
 _NO_DAMPING = 1e-6
+# A start is far off if a step promises to lower the objective by this share.
+_FAR_OFF = 0.1
 # Differences of objectives below so many roundings say nothing.
 _NOISE = 16
 # Objectives that differ by so small a share are compared by their slopes (Hager and Zhang, SIAM J. Optim. 16, 2005):
@@ -40,6 +42,8 @@ class NewtonState(NamedTuple):
     point : array of shape (p,)
     local : Local
         The objective there.
+    fallback : array of shape (p,)
+        Where to start instead, if the start turns out to be far off.
     damping : scalar
     n_iter : int
         Steps so far, those that were refused included; -1 before the start was evaluated.
@@ -49,18 +53,22 @@ class NewtonState(NamedTuple):
 
     point: Any
     local: Local
+    fallback: Any
     damping: Any
     n_iter: Any
     converged: Any
     stuck: Any
 
 
-def begin_newton(start: Any) -> NewtonState:
-    """Return the state before the first step, which is none and evaluates the start."""
+def begin_newton(start: Any, fallback: Any) -> NewtonState:
+    """Return the state before the first step, which is none and evaluates the start.
+
+    Where that promises to lower the objective by a great part, the second step goes to `fallback`, if that is lower.
+    """
     p, dtype = len(start), start.dtype
     unknown = Local(jnp.full((), jnp.inf, dtype), jnp.zeros(p, dtype), jnp.eye(p, dtype=dtype))
     no = jnp.zeros((), bool)
-    return NewtonState(start, unknown, jnp.zeros((), dtype), jnp.full((), -1, jnp.int32), no, no)
+    return NewtonState(start, unknown, fallback, jnp.zeros((), dtype), jnp.full((), -1, jnp.int32), no, no)
 
 
 def newton_step(
@@ -84,9 +92,12 @@ def newton_step(
     eps = jnp.finfo(point.dtype).eps
     first = state.n_iter < 0
     aim, size, damping = _step(local, state.damping, held(point, local.gradient, lower, upper))
+    promised = -(local.gradient @ aim) / 2
+    back = (state.n_iter == 0) & jnp.any(point != state.fallback) & (promised > _FAR_OFF * jnp.abs(local.value))
     trial = jnp.clip(point + aim, jnp.asarray(lower, point.dtype), jnp.asarray(upper, point.dtype))
+    trial = jnp.where(back, state.fallback, trial)
     step = trial - point
-    predicted = -(local.gradient @ step + step @ (local.hessian @ step) / 2)
+    predicted = jnp.where(back, 0, -(local.gradient @ step + step @ (local.hessian @ step) / 2))
     there = evaluate(trial)
     decrease = fall(local.value, there.value, local.gradient, there.gradient, step)
     noise = _NOISE * eps * (jnp.abs(local.value) + jnp.abs(there.value))
@@ -94,15 +105,16 @@ def newton_step(
     taken = finite & (first | ((decrease >= _ENOUGH * predicted - noise) & (predicted >= 0)))
     # Where the aim lies beyond a bound the step is shorter, but the end is not near.
     small = jnp.max(size * jnp.abs(aim)) <= tol * jnp.max(size * jnp.abs(trial))
-    flat = -(local.gradient @ aim) / 2 <= eps * jnp.abs(local.value)
-    done = finite & ~first & (damping == 0) & (small | flat)
+    flat = promised <= eps * jnp.abs(local.value)
+    done = finite & ~first & ~back & (damping == 0) & (small | flat)
     eased = jnp.where(state.damping < _NO_DAMPING, 0, state.damping * _EASIER)
     eased = jnp.where(decrease < _POOR * predicted - noise, state.damping, eased)
     harder = jnp.maximum(damping * _HARDER, _FIRST_DAMPING)
-    damping = jnp.where(taken, eased, harder)
+    damping = jnp.where(back, state.damping, jnp.where(taken, eased, harder))
     return NewtonState(
         jnp.where(taken, trial, point),
         jax.tree_util.tree_map(lambda new, old: jnp.where(taken, new, old), there, local),
+        state.fallback,
         damping,
         state.n_iter + 1,
         done,

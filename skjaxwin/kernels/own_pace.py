@@ -75,7 +75,7 @@ def make_own_pace_kernel(solver: Any, cut: Callable[[Any, Any, Any], Any], n_ste
                 good = good & (bounds[place(at), 2, lanes] == 0)[:, None]
                 start = jax.tree_util.tree_map(lambda new, old: jnp.where(_along(good, new), new, old), params, first)
                 fits = jax.tree_util.tree_map(
-                    lambda new, old: jnp.where(_along(over, new), new, old), begin_all(start), fits
+                    lambda new, old: jnp.where(_along(over, new), new, old), begin_all(start, first), fits
                 )
                 rows = jax.tree_util.tree_map(
                     lambda new, old: jnp.where(_along(over, new), new, old), rows_of(at), rows
@@ -85,7 +85,7 @@ def make_own_pace_kernel(solver: Any, cut: Callable[[Any, Any, Any], Any], n_ste
             return lax.cond(jnp.any(over), next_windows, lambda state: state, (at, fits, rows, kept))
 
         at = jnp.zeros(n_lanes, jnp.int32)
-        fits = begin_all(first)
+        fits = begin_all(first, first)
         kept = jax.tree_util.tree_map(
             lambda a: jnp.zeros((n_steps, *a.shape), a.dtype), jax.eval_shape(finished_as, fits)
         )

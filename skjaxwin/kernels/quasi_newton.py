@@ -31,6 +31,8 @@ class QuasiState(NamedTuple):
     ----------
     point, gradient, direction : array of shape (p,)
     value : scalar
+    fallback : array of shape (p,)
+        Where to go in the second step, if the objective is lower there.
     length : scalar
         What the direction is multiplied with in the next step.
     steps, changes : array of shape (memory, p)
@@ -43,6 +45,7 @@ class QuasiState(NamedTuple):
     value: Any
     gradient: Any
     direction: Any
+    fallback: Any
     length: Any
     steps: Any
     changes: Any
@@ -52,14 +55,14 @@ class QuasiState(NamedTuple):
     stuck: Any
 
 
-def begin_quasi_newton(start: Any) -> QuasiState:
+def begin_quasi_newton(start: Any, fallback: Any) -> QuasiState:
     """Return the state before the first step, which is none and evaluates the start."""
     p, dtype = len(start), start.dtype
     zeros, pairs, no = jnp.zeros(p, dtype), jnp.zeros((_MEMORY, p), dtype), jnp.zeros((), bool)
     infinite, one = jnp.full((), jnp.inf, dtype), jnp.ones((), dtype)
     curvatures = jnp.zeros(_MEMORY, dtype)
     count = jnp.full((), -1, jnp.int32)
-    return QuasiState(start, infinite, zeros, zeros, one, pairs, pairs, curvatures, count, no, no)
+    return QuasiState(start, infinite, zeros, zeros, fallback, one, pairs, pairs, curvatures, count, no, no)
 
 
 def quasi_newton_step(
@@ -84,8 +87,10 @@ def quasi_newton_step(
     first = state.n_iter < 0
     trial = state.point + state.length * state.direction
     trial = jnp.clip(trial, jnp.asarray(lower, dtype), jnp.asarray(upper, dtype))
+    back = (state.n_iter == 0) & jnp.any(state.point != state.fallback)
+    trial = jnp.where(back, state.fallback, trial)
     step = trial - state.point
-    slope = state.gradient @ step
+    slope = jnp.where(back, 0, state.gradient @ step)
     value, gradient = evaluate(trial)
     noise = _NOISE * eps * (jnp.abs(state.value) + jnp.abs(value))
     finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
@@ -94,7 +99,7 @@ def quasi_newton_step(
 
     change = gradient - state.gradient
     product = step @ change
-    kept = taken & ~first & (product > eps * jnp.sqrt((step @ step) * (change @ change)))
+    kept = taken & ~first & ~back & (product > eps * jnp.sqrt((step @ step) * (change @ change)))
     # Without a step down along the direction, what the memory says is wrong.
     forget = ~taken & (state.length < _SHORTEST**0.5) & jnp.any(state.curvatures > 0)
     point = jnp.where(taken, trial, state.point)
@@ -118,7 +123,7 @@ def quasi_newton_step(
     # The parabola through the values and the slope, kept within reason.
     curvature = 2 * (value - state.value - slope)
     shorter = jnp.where(finite & (curvature > 0), -slope / jnp.where(curvature > 0, curvature, 1), 0.1)
-    length = jnp.where(anew, length, state.length * jnp.clip(shorter, 0.1, 0.5))
+    length = jnp.where(anew, length, state.length * jnp.where(back, 1, jnp.clip(shorter, 0.1, 0.5)))
 
     small = jnp.max(jnp.abs(step)) <= tol * jnp.max(jnp.abs(trial))
     full = (state.length == 1) & jnp.any(state.curvatures > 0)
@@ -129,6 +134,7 @@ def quasi_newton_step(
         value,
         gradient,
         jnp.where(anew, direction, state.direction),
+        state.fallback,
         length,
         steps,
         changes,

@@ -15,6 +15,9 @@ from skjaxwin.models._unknowns import Unknowns
 
 __all__ = ["NewtonSteps", "QuasiNewtonSteps", "Steps"]
 
+# Next to a window that hardly determines its parameters the next one starts anew.
+_GOOD_CONDITION = 1e5
+
 
 class Steps:
     """The fit of one window: `begin`, then `advance` while `going_on`.
@@ -33,8 +36,8 @@ class Steps:
         self.objective = objective
         self.unknowns = unknowns
 
-    def begin(self, start: Any) -> Any:
-        """Return the state before the first step, given parameters."""
+    def begin(self, start: Any, fallback: Any) -> Any:
+        """Return the state before the first step, given parameters, and others should those be far off."""
         raise NotImplementedError
 
     def step(self, evaluate: Any, state: Any, **options: Any) -> Any:
@@ -72,8 +75,8 @@ class Steps:
 class NewtonSteps(Steps):
     """Damped Newton steps, or Gauss and Newton's: with a Hessian."""
 
-    def begin(self, start: Any) -> Any:
-        return begin_newton(self.unknowns.pack(start))
+    def begin(self, start: Any, fallback: Any) -> Any:
+        return begin_newton(self.unknowns.pack(start), self.unknowns.pack(fallback))
 
     def step(self, evaluate: Any, state: Any, **options: Any) -> Any:
         return newton_step(evaluate, state, **options)
@@ -88,11 +91,17 @@ class NewtonSteps(Steps):
             "converged": state.converged,
         }
 
+    def next_start(self, state: Any) -> tuple[Any, Any]:
+        fixed = held(state.point, state.local.gradient, self.unknowns.lower, self.unknowns.upper)
+        good = condition(free_hessian(state.local.hessian, fixed)) < _GOOD_CONDITION
+        return self.unknowns.unpack(state.point), state.converged & good
+
     def result(self, finished: dict[str, Any]) -> tuple[Any, FitInfo]:
         fixed, gradient = self._free(finished)
         bad = condition(free_hessian(finished["hessian"], fixed))
         return self.unknowns.unpack(finished["point"]), FitInfo(
-            converged=finished["converged"],
+            # Where nothing depends on some parameter, another start may find better.
+            converged=finished["converged"] & jnp.isfinite(bad),
             n_iter=jnp.maximum(finished["n_iter"], 0),
             determined=jnp.isfinite(bad),
             condition=bad,
@@ -103,8 +112,8 @@ class NewtonSteps(Steps):
 class QuasiNewtonSteps(Steps):
     """Steps of L-BFGS: with a gradient alone."""
 
-    def begin(self, start: Any) -> Any:
-        return begin_quasi_newton(self.unknowns.pack(start))
+    def begin(self, start: Any, fallback: Any) -> Any:
+        return begin_quasi_newton(self.unknowns.pack(start), self.unknowns.pack(fallback))
 
     def step(self, evaluate: Any, state: Any, **options: Any) -> Any:
         return quasi_newton_step(evaluate, state, **options)

@@ -129,7 +129,7 @@ class UserFunction(WindowModel):
         state = lax.while_loop(
             lambda state: steps.going_on(hyper, state),
             lambda state: steps.advance(X, y, weight, hyper, state),
-            steps.begin(start),
+            steps.begin(start, start),
         )
         return steps.result(steps.finished_as(state))
 
