@@ -253,6 +253,7 @@ def _check_axes(model: Any, result: Any) -> None:
 
 def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: bool) -> Any:
     """Return the function of one call: the groups of all lanes."""
+    together = model.windows_at_once
 
     def fit_groups(table: Any, bounds: Any, middle: Any, candidates: Any) -> Any:
         n_back, n_front, n_windows = (bounds["steps"][i] for i in range(3))
@@ -281,13 +282,20 @@ def _make_kernel(model: Any, layout: Layout, shape: _Shape, solve: Any, whole: b
                 found = _for_each(lambda one: solve(statistics, one), candidates, shape.grid)
             return jax.tree_util.tree_map(lambda a: jnp.moveaxis(a, -1, 0), found)
 
-        like = jax.eval_shape(lambda: fitted(window(jnp.int32(0))))
-        out = jax.tree_util.tree_map(lambda a: jnp.zeros((SHORT, *a.shape), a.dtype), like)
+        def some(first: Any) -> Any:
+            if together == 1:
+                return jax.tree_util.tree_map(lambda a: a[None], fitted(window(first)))
+            statistics = lax.map(window, first + jnp.arange(together, dtype=jnp.int32))
+            beside = jax.tree_util.tree_map(lambda a: jnp.moveaxis(a, 0, -2).reshape(*a.shape[1:-1], -1), statistics)
+            return jax.tree_util.tree_map(lambda a: a.reshape(together, -1, *a.shape[1:]), fitted(beside))
 
-        def step(j: Any, out: Any) -> Any:
-            return _store(out, fitted(window(j)), j)
+        like = jax.eval_shape(lambda: some(jnp.int32(0)))
+        out = jax.tree_util.tree_map(lambda a: jnp.zeros((SHORT, *a.shape[1:]), a.dtype), like)
 
-        return lax.fori_loop(jnp.int32(0), n_windows, step, out)
+        def step(i: Any, out: Any) -> Any:
+            return _store(out, some(i * together), i * together)
+
+        return lax.fori_loop(jnp.int32(0), (n_windows + (together - 1)) // together, step, out)
 
     return fit_groups
 
@@ -375,9 +383,12 @@ def _pick(grown: Any, n: Any, even: Any) -> Any:
 
 
 def _store(series: Any, values: Any, position: Any) -> Any:
-    def put(whole: Any, one: Any) -> Any:
-        start = (position,) + (jnp.int32(0),) * one.ndim
-        return lax.dynamic_update_slice(whole, one[None], start, allow_negative_indices=False)
+    """Write one entry of the first axis, or several."""
+
+    def put(whole: Any, some: Any) -> Any:
+        start = (position,) + (jnp.int32(0),) * (whole.ndim - 1)
+        some = some.reshape(-1, *whole.shape[1:])
+        return lax.dynamic_update_slice(whole, some, start, allow_negative_indices=False)
 
     return jax.tree_util.tree_map(put, series, values)
 

@@ -120,7 +120,7 @@ def minimum_norm(R_and_c: jax.Array) -> jax.Array:
 _WRITTEN_OUT = 16
 
 
-def inverse_factor(matrix: jax.Array, written_out: int = _WRITTEN_OUT) -> jax.Array:
+def inverse_factor(matrix: jax.Array, written_out: int = _WRITTEN_OUT, mend: Any = None) -> jax.Array:
     """Return F with ``F' F`` the inverse of each symmetric positive definite matrix.
 
     Cholesky's factorisation with the batch axis last spares a call for each little matrix. Up
@@ -134,29 +134,38 @@ def inverse_factor(matrix: jax.Array, written_out: int = _WRITTEN_OUT) -> jax.Ar
     written_out : int
         Up to so many unknowns it is written out. A loop compiles in a fraction of the time and
         is as fast where n is small.
+    mend : callable, optional
+        Returns what to take for the pivots that it is given. A pivot is what is left of a diagonal entry after the
+        rows before it.
 
     Returns
     -------
     factor : array of shape (k, k, n)
-        Lower triangular; not finite where a matrix is not positive definite.
+        Lower triangular; without `mend` not finite where a matrix is not positive definite.
     """
-    return _bordered_factor(matrix) if matrix.shape[0] <= written_out else _looped_factor(matrix)
+    if matrix.shape[0] <= written_out:
+        return _bordered_factor(matrix, mend or _as_it_is)
+    return _looped_factor(matrix, mend or _as_it_is)
 
 
-def _bordered_factor(matrix: jax.Array) -> jax.Array:
+def _as_it_is(pivot: jax.Array) -> jax.Array:
+    return pivot
+
+
+def _bordered_factor(matrix: jax.Array, mend: Any) -> jax.Array:
     """Invert Cholesky's factor row by row, each a border of those before it."""
     k = matrix.shape[0]
-    factor = lax.rsqrt(matrix[:1, :1])
+    factor = lax.rsqrt(mend(matrix[:1, :1]))
     for i in range(1, k):
         border = jnp.sum(factor * matrix[i, :i][None], axis=1)  # row i of Cholesky's factor
-        inverse = lax.rsqrt(matrix[i, i] - jnp.sum(border * border, axis=0))
+        inverse = lax.rsqrt(mend(matrix[i, i] - jnp.sum(border * border, axis=0)))
         row = jnp.sum(factor * border[:, None], axis=0) * -inverse
         above = jnp.concatenate([factor, jnp.zeros_like(factor[:, :1])], axis=1)
         factor = jnp.concatenate([above, jnp.concatenate([row, inverse[None]])[None]])
     return factor
 
 
-def _looped_factor(matrix: jax.Array) -> jax.Array:
+def _looped_factor(matrix: jax.Array, mend: Any) -> jax.Array:
     """Do the same in a loop, with zeros where rows are not there yet."""
     k = matrix.shape[0]
     position = np.arange(k)[:, None]
@@ -165,7 +174,7 @@ def _looped_factor(matrix: jax.Array) -> jax.Array:
         row = row_of(matrix, i)
         border = jnp.sum(factor * row[None], axis=1)
         corner = jnp.sum(jnp.where(position == i, row, 0), axis=0)
-        inverse = lax.rsqrt(corner - jnp.sum(border * border, axis=0))
+        inverse = lax.rsqrt(mend(corner - jnp.sum(border * border, axis=0)))
         new = jnp.sum(factor * border[:, None], axis=0) * -inverse
         new = jnp.where(position == i, inverse, new)
         return lax.dynamic_update_slice(

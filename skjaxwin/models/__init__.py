@@ -3,6 +3,7 @@
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.covariance import Covariance
 from skjaxwin.models.custom import Custom
+from skjaxwin.models.elastic_net import ElasticNet
 from skjaxwin.models.gaussian_mixture import GaussianMixture
 from skjaxwin.models.generalized_linear import Gamma, Poisson, Tweedie
 from skjaxwin.models.least_squares import LeastSquares
@@ -16,6 +17,7 @@ WindowModel.__module__ = __name__  # what messages and pickles call it
 __all__ = [
     "Covariance",
     "Custom",
+    "ElasticNet",
     "FitInfo",
     "Gamma",
     "GaussianMixture",

@@ -95,6 +95,9 @@ class WindowModel(BaseEstimator):
         True for the package's own models, whose weight rule is covered by tests.
     additive : bool
         Whether the parameters follow from statistics that merge.
+    windows_at_once : int
+        For so many windows of a group an additive model's `solve` is called together: a power of two, more than one
+        where many windows at a time cost little more than a few.
     max_condition : float or None
         Windows of an additive model with a larger ``FitInfo.condition`` are fitted from their
         rows instead; None if statistics always do.
@@ -125,6 +128,7 @@ class WindowModel(BaseEstimator):
     structural: tuple[str, ...] = ()
     checked: bool = False
     additive: bool = False
+    windows_at_once: int = 1
     max_condition: float | None = None
     least_squares: bool = False
     may_be_nan: bool = False
