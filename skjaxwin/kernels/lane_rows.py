@@ -6,6 +6,7 @@ and two calls that run at a time then wait for each other's loops.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +64,7 @@ def lay_out(
     capacity: int,
     origin: np.ndarray,
     unit: np.ndarray,
+    empty: Callable[[tuple[int, ...], np.dtype], np.ndarray] = aligned_empty,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each step's rows, lanes last.
 
@@ -80,6 +82,8 @@ def lay_out(
     capacity : int
         Steps to make room for, at least one more than `steps`.
     origin, unit : ndarray of shape (c, side)
+    empty : callable
+        Where the memory comes from.
 
     Returns
     -------
@@ -89,7 +93,7 @@ def lay_out(
         The rows less `origin`, in units, times these roots.
     """
     k, c, side = X.shape[1], len(origin), len(lane)
-    own, columns = aligned_empty((capacity, side), X.dtype), aligned_empty((capacity, c, side), X.dtype)
+    own, columns = empty((capacity, side), X.dtype), empty((capacity, c, side), X.dtype)
     own[0], columns[0] = 0, 0
     used_own, used = own[1 : steps + 1], columns[1 : steps + 1]
     # Lanes of consecutive rows are views of the data, and are copied as such: ten times as fast as a gather. In

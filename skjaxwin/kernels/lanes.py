@@ -23,7 +23,7 @@ from skjaxwin.kernels.lane_rows import Moves, lay_out
 from skjaxwin.kernels.lane_state import deviation, exact_state
 from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.ranges import range_products
-from skjaxwin.kernels.shapes import aligned_empty
+from skjaxwin.kernels.scratch import scratch
 
 __all__ = ["LaneFit", "fit_lanes", "lanes_at_once"]
 
@@ -140,14 +140,17 @@ def fit_lanes(
         lane = np.minimum(np.arange(low, low + side), n_lanes - 1)
         state = exact_state(exact.take(lane), k, alpha, fit_intercept)
         truth = exact_state(exact.take(lane + 1), k, alpha, fit_intercept, basis=(state.origin, state.unit))
-        new, old = (
-            None if moves is None else lay_out(X, y, root, moves, lane, steps, _STEPS, state.origin, state.unit)
-            for moves in (arrive, leave)
-        )
-        # Room for the results comes from outside: what fills it in the kernel would be shared out among threads.
-        room = {name: aligned_empty((side, _STEPS, *shape), X.dtype) for name, shape in layout.items()}
-        penalty, n_steps = np.float64(alpha), np.int32(steps + 1)
-        out, end = compiling.run(compiled, new, old, room, state, truth.gram, penalty, n_steps, dtype=np.float64)
+        with scratch() as buffers:
+            new, old = (
+                None
+                if moves is None
+                else lay_out(X, y, root, moves, lane, steps, _STEPS, state.origin, state.unit, buffers.empty)
+                for moves in (arrive, leave)
+            )
+            # Room for the results comes from outside: what fills it in the kernel would be shared out among threads.
+            room = {name: buffers.empty((side, _STEPS, *shape), X.dtype) for name, shape in layout.items()}
+            penalty, n_steps = np.float64(alpha), np.int32(steps + 1)
+            out, end = compiling.run(compiled, new, old, room, state, truth.gram, penalty, n_steps, dtype=np.float64)
         _collect(fit, out, low, steps, side, n_windows)
         real = np.arange(low, min(low + side, n_lanes))
         error = deviation(truth, end)[: len(real)]
