@@ -1,0 +1,234 @@
+"""Regression that is robust to outliers, with a scale of its own."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from skjaxwin._sklearn_private import Interval
+from skjaxwin.kernels.definite import definite_solver
+from skjaxwin.kernels.linear_predictor import Design, standardised
+from skjaxwin.kernels.moments import triangle
+from skjaxwin.kernels.newton import Local, newton
+from skjaxwin.models._base import FitInfo, WindowModel
+from skjaxwin.models._linear_predictor import combined, information
+from skjaxwin.models.linear import Linear
+
+__all__ = ["Huber"]
+
+# The least scale, in roundings of the largest target.
+_LEAST_SCALE = 10
+_MOST_SCALES = 60
+# The scale may take up so much of a step, at most, to be taken along in it.
+_FOLLOWS = 0.9
+
+
+class Huber(WindowModel):
+    r"""Huber regression with a ridge penalty in every window.
+
+    Minimises, over the slopes :math:`b`, the intercept :math:`a` and the scale :math:`\sigma > 0` of each window, the
+    objective of scikit-learn's ``HuberRegressor``
+
+    .. math:: \sum_i w_i \, \bigl[\sigma + H_\epsilon\bigl(\tfrac{y_i - a - x_i' b}{\sigma}\bigr) \, \sigma\bigr]
+       + \alpha \lVert b \rVert^2 ,
+       \qquad H_\epsilon(z) = \begin{cases} z^2 & |z| < \epsilon \\ 2 \epsilon |z| - \epsilon^2 & \text{else.}
+       \end{cases}
+
+    Parameters
+    ----------
+    epsilon : float, default=1.35
+        From how many scales on a residual counts by its size instead of its square; at least 1. Traced: changing it
+        never recompiles.
+    alpha : float, default=0.0001
+        Penalty. Traced.
+    fit_intercept : bool, default=True
+    tol : float, default=1e-5
+        A window's fit ends with a Newton step of at most this share of the largest coefficient, each measured in
+        units of its curvature; the error that is left is about the square. Traced.
+    max_iter : int, default=100
+        Most Newton steps for a window. Traced.
+
+    Notes
+    -----
+    The parameters are a dict: ``coef``, ``intercept`` and ``scale``, the last two scalars; several targets are fitted
+    one by one and give each a leading axis.
+
+    Newton's method goes over the slopes and the intercept. The best scale for these solves an equation of one
+    unknown, in a few cheap steps that are exact; it follows the coefficients in each Newton step.
+
+    Where more than a share of :math:`1 - 1 / \epsilon^2` of the rows can be fitted exactly, the best scale is zero.
+    It stays at rounding then, and the window counts as under-determined (``determined_``) or, as an optimum at an edge
+    is approached slowly, as not converged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skjaxwin import RollingJaxEstimator, models
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 1))
+    >>> y = 1 + 2 * X[:, 0] + rng.normal(size=500) / 10
+    >>> y[::10] = 1000
+    >>> rolling = RollingJaxEstimator(models.Huber()).fit(X, y)
+    >>> rolling.coef_.round(1).tolist(), round(rolling.intercept_, 1)
+    ([2.0], 1.0)
+    """
+
+    checked = True
+    double = True
+    in_turn = True
+    _parameter_constraints: ClassVar[dict[str, list]] = {
+        "epsilon": [Interval(Real, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.35,
+        alpha: float = 0.0001,
+        *,
+        fit_intercept: bool = True,
+        tol: float = 1e-5,
+        max_iter: int = 100,
+    ) -> None:
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+
+    predict, predict_each = Linear.predict, Linear.predict_each
+
+    def initial(self, n_features: int, n_outputs: int | None) -> dict[str, np.ndarray]:
+        """Return zeros, which stand for no fit to start from."""
+        lead = () if n_outputs is None else (n_outputs,)
+        return {"coef": np.zeros((*lead, n_features)), "intercept": np.zeros(lead), "scale": np.zeros(lead)}
+
+    def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
+        """Fit one window; see `WindowModel.fit`."""
+        design = standardised(X, y, weight, self.fit_intercept)
+        if y.ndim == 1:
+            return self._fit_one(design, design.target, hyper, start)
+        targets = jnp.moveaxis(design.target, 1, 0)
+        fitted, info = jax.vmap(lambda y, start: self._fit_one(design, y, hyper, start))(targets, start)
+        return fitted, combined(info)
+
+    def _fit_one(self, design: Design, target: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
+        target, share = target.reshape(-1), design.weight.reshape(-1) / design.total
+        p = design.columns.shape[1]
+        middle = share @ target if self.fit_intercept else jnp.zeros_like(design.total)
+        target = jnp.where(share > 0, target - middle, 0)
+        size = jnp.max(jnp.abs(target))
+        size = jnp.where(size > 0, size, 1)
+        ridge = 2 * hyper["alpha"] * (size / design.total) / design.scale**2
+        coef = start["coef"] * design.scale * design.varies / size
+        if self.fit_intercept:
+            ridge = jnp.concatenate([jnp.zeros(1, ridge.dtype), ridge])
+            anew = start["scale"] == 0
+            at_centre = (start["intercept"] + start["coef"] @ design.centre - middle) / size
+            coef = jnp.concatenate([jnp.where(anew, 0, at_centre)[None], coef])
+        rows = _Rows(
+            jnp.moveaxis(design.columns, 1, 0).reshape(p, -1),
+            jnp.moveaxis(design.products, 1, 0).reshape(-1, len(target)),
+            target / size,
+            share,
+        )
+        solution = newton(
+            lambda point: _profile(rows, hyper["epsilon"], ridge, point).local,
+            coef,
+            tol=hyper["tol"],
+            max_iter=hyper["max_iter"],
+        )
+        end = _profile(rows, hyper["epsilon"], ridge, solution.point)
+        slopes = solution.point[self.fit_intercept :] * size / design.scale * design.varies
+        intercept = jnp.zeros_like(size)
+        if self.fit_intercept:
+            intercept = solution.point[0] * size + middle - slopes @ design.centre
+        info = information(solution, 1.0)
+        params = {"coef": slopes, "intercept": intercept, "scale": end.scale * size}
+        return params, info._replace(
+            converged=info.converged & (end.follows | end.least), determined=info.determined & ~end.least
+        )
+
+
+class _Rows(NamedTuple):
+    columns: Any
+    products: Any
+    target: Any
+    share: Any
+
+
+class _Profile(NamedTuple):
+    """The objective of the coefficients, at the best scale for them.
+
+    Attributes
+    ----------
+    local : Local
+    scale : scalar
+    least : bool
+        Whether the scale is the least there can be.
+    follows : bool
+        Whether the Hessian lets the scale follow the coefficients.
+    """
+
+    local: Local
+    scale: Any
+    least: Any
+    follows: Any
+
+
+def _profile(rows: _Rows, epsilon: Any, ridge: Any, point: Any) -> _Profile:
+    columns, products, target, share = rows
+    residuals = target - point @ columns
+    lowest = _LEAST_SCALE * jnp.finfo(point.dtype).eps
+    scale = jnp.maximum(_best_scale(residuals, share, epsilon), lowest)
+    least = scale <= lowest
+    z = residuals / scale
+    near = jnp.abs(z) <= epsilon
+    weight = jnp.where(near, share, 0)
+    pull = jnp.clip(z, -epsilon, epsilon)
+    # For z in the middle it is z squared, and 2 epsilon |z| - epsilon squared beyond.
+    value = scale * (1 + share @ (pull * (2 * z - pull)))
+    gradient = -2 * (columns @ (share * pull)) + ridge * point
+    curvature = (2 / scale) * (products @ weight)[triangle(len(columns))] + jnp.diag(ridge)
+    # How the slope along the coefficients, and that along the scale, change with the scale.
+    mixed = (2 / scale) * (columns @ (weight * z))
+    own = (2 / scale) * (weight @ (z * z))
+    moves = (own > 0) & ~least
+    own = jnp.where(moves, own, 1)
+    explained = mixed @ definite_solver(curvature)(mixed) / own
+    follows = moves & (explained < _FOLLOWS)
+    hessian = curvature - jnp.where(follows, 1 / own, 0) * mixed[:, None] * mixed[None]
+    return _Profile(Local(value + ridge @ (point * point) / 2, gradient, hessian), scale, least, follows)
+
+
+def _best_scale(residuals: Any, share: Any, epsilon: Any) -> Any:
+    """Return the scale for which the mean of ``min(z**2, epsilon**2)`` is one, or zero.
+
+    As a function of the inverse square of the scale, this mean rises along a concave line of pieces: Newton's method
+    from below climbs to the solution, and is there after finitely many steps.
+    """
+    squares = residuals * residuals
+    eps = jnp.finfo(squares.dtype).eps
+
+    def climb(state: Any) -> Any:
+        square, n, _ = state
+        far = squares > epsilon**2 * square
+        rest = 1 - epsilon**2 * jnp.sum(jnp.where(far, share, 0))
+        inner = jnp.sum(jnp.where(far, 0, share * squares))
+        lower = jnp.where(rest > 0, inner / jnp.where(rest > 0, rest, 1), square)
+        return jnp.minimum(lower, square), n + 1, lower < square * (1 - 4 * eps)
+
+    def going_on(state: Any) -> Any:
+        _, n, moved = state
+        return moved & (n < _MOST_SCALES)
+
+    start = share @ squares, jnp.int32(0), jnp.ones((), bool)
+    return jnp.sqrt(lax.while_loop(going_on, climb, start)[0])
