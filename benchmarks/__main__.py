@@ -20,6 +20,7 @@ AGAINST_COMPILED = (
     "memory",
     "mixture_entropy",
     "subset",
+    "curves",
 )
 PASSES = (
     ("BLAS threads: 1", "1", AGAINST_BLAS),

@@ -20,8 +20,9 @@ from skjaxwin.kernels.newton import Local
 
 __all__ = ["NewtonState", "begin_newton", "fall", "free_hessian", "held", "newton_step"]
 
-# The share of the predicted decrease that a step must bring (Armijo's rule), and below which damping stays.
-_ENOUGH, _POOR = 1e-4, 0.25
+# The share of the predicted decrease that a step must bring (Armijo's rule), below which damping stays, and above
+# which it falls fast.
+_ENOUGH, _POOR, _GOOD = 1e-4, 0.25, 0.9
 _FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e12
 _HARDER, _EASIER = 10.0, 0.1
 _NO_DAMPING = 1e-6
@@ -107,9 +108,11 @@ def newton_step(
     small = jnp.max(size * jnp.abs(aim)) <= tol * jnp.max(size * jnp.abs(trial))
     flat = promised <= eps * jnp.abs(local.value)
     done = finite & ~first & ~back & (damping == 0) & (small | flat)
-    eased = jnp.where(state.damping < _NO_DAMPING, 0, state.damping * _EASIER)
+    # The better the prediction was, the less damping the next step gets.
+    eased = state.damping * jnp.where(decrease > _GOOD * predicted, _EASIER**2, _EASIER)
+    eased = jnp.where(eased < _NO_DAMPING, 0, eased)
     eased = jnp.where(decrease < _POOR * predicted - noise, state.damping, eased)
-    harder = jnp.maximum(damping * _HARDER, _FIRST_DAMPING)
+    harder = jnp.where(damping == 0, _FIRST_DAMPING, damping * _HARDER)
     damping = jnp.where(back, state.damping, jnp.where(taken, eased, harder))
     return NewtonState(
         jnp.where(taken, trial, point),
