@@ -56,7 +56,7 @@ def test_every_window_is_scikit_learns(rng, data):
         for i in range(0, len(X), 7):
             rows = slice(fitted.window_starts_[i], fitted.window_stops_[i])
             coef, intercept = fitted.params_["coef"][i], fitted.params_["intercept"][i]
-            assert violation(X[rows], y[rows], np.ones(len(y[rows])), coef, intercept, alpha, l1_ratio) < 1e-12
+            assert violation(X[rows], y[rows], np.ones(len(y[rows])), coef, intercept, alpha, l1_ratio) < 1e-10
             if l1_ratio > 0:  # scikit-learn descends slowly without
                 expected = twin(X[rows], y[rows], alpha=alpha, l1_ratio=l1_ratio)
                 scale = np.abs(expected.coef_).max() + 1e-12
@@ -209,7 +209,7 @@ def test_slow_problems_take_few_sweeps_and_change_nothing_for_others(rng):
     assert mixed.converged.all()
     # A million times their own variance in common: sweeps alone would take more than a hundred thousand.
     assert mixed.n_iter.max() < 60
-    assert np.median(mixed.n_iter) < 16
+    assert np.median(mixed.n_iter) < 24
     for c, alpha in enumerate(alphas):
         b = mixed.coef[c, 0]
         gradient = cross[0] - np.einsum("jkn,kn->jn", gram, b) - 0.01 * alpha * b

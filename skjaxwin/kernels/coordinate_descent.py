@@ -23,12 +23,12 @@ from skjaxwin.kernels.linalg import inverse_factor, row_of
 __all__ = ["ElasticNets", "Penalties", "conditions", "elastic_nets"]
 
 # Of all Gram matrices of a chunk: every sweep reads them, and should find them in the cache.
-_CHUNK_BYTES = 2**18
+_CHUNK_BYTES = 2**17
 _MAX_CHUNK = 256
 _LEAST_CHUNK = 4  # as a power of two
-# After so many sweeps the equations are solved for the first time, and then again after so many more: a solution costs
-# about six of them.
-_FIRST_SOLUTION = 8
+# After so many sweeps, when few slopes still become zero or leave it, the equations are solved for the first time, and
+# again every so many sweeps: a solution costs about ten of them.
+_FIRST_SOLUTION = 16
 _SWEEPS_BETWEEN = 4
 # Rounding, in units of what a residual correlation is the small rest of.
 _ROUNDING = 32
