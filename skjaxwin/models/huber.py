@@ -12,18 +12,23 @@ from jax import lax
 
 from skjaxwin._sklearn_private import Interval
 from skjaxwin.kernels.definite import definite_solver
+from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.linear_predictor import Design, standardised
 from skjaxwin.kernels.moments import triangle
-from skjaxwin.kernels.newton import Local, newton
+from skjaxwin.kernels.newton import Local, Solution, newton
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models._linear_predictor import combined, information
 from skjaxwin.models.linear import Linear
 
 __all__ = ["Huber"]
 
-# The least scale, in roundings of the largest target.
+# The least scale, in roundings of the typical target.
 _LEAST_SCALE = 10
 _MOST_SCALES = 60
+# So many steps of a run, at most.
+_RUN = 25
+# Deviations from the median are no unit if the median of them is such a share of the largest.
+_SMALL = 1e-30
 # The scale may take up so much of a step, at most, to be taken along in it.
 _FOLLOWS = 0.9
 
@@ -47,9 +52,9 @@ class Huber(WindowModel):
     alpha : float, default=0.0001
         Penalty. Traced.
     fit_intercept : bool, default=True
-    tol : float, default=1e-5
+    tol : float, default=1e-8
         A window's fit ends with a Newton step of at most this share of the largest coefficient, each measured in
-        units of its curvature; the error that is left is about the square. Traced.
+        units of its curvature; the error that is left is far smaller. Traced.
     max_iter : int, default=100
         Most Newton steps for a window. Traced.
 
@@ -95,7 +100,7 @@ class Huber(WindowModel):
         alpha: float = 0.0001,
         *,
         fit_intercept: bool = True,
-        tol: float = 1e-5,
+        tol: float = 1e-8,
         max_iter: int = 100,
     ) -> None:
         self.epsilon = epsilon
@@ -123,35 +128,31 @@ class Huber(WindowModel):
     def _fit_one(self, design: Design, target: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         target, share = target.reshape(-1), design.weight.reshape(-1) / design.total
         p = design.columns.shape[1]
-        middle = share @ target if self.fit_intercept else jnp.zeros_like(design.total)
+        # Measured from the median in units of deviations from it, of which outliers do not spoil the digits.
+        middle = _median(target, share) if self.fit_intercept else jnp.zeros_like(design.total)
         target = jnp.where(share > 0, target - middle, 0)
-        size = jnp.max(jnp.abs(target))
-        size = jnp.where(size > 0, size, 1)
-        ridge = 2 * hyper["alpha"] * (size / design.total) / design.scale**2
-        coef = start["coef"] * design.scale * design.varies / size
-        if self.fit_intercept:
-            ridge = jnp.concatenate([jnp.zeros(1, ridge.dtype), ridge])
-            anew = start["scale"] == 0
-            at_centre = (start["intercept"] + start["coef"] @ design.centre - middle) / size
-            coef = jnp.concatenate([jnp.where(anew, 0, at_centre)[None], coef])
+        size, largest = _median(jnp.abs(target), share), jnp.max(jnp.abs(target))
+        size = jnp.where(size > _SMALL * largest, size, jnp.where(largest > 0, largest, 1))
         rows = _Rows(
             jnp.moveaxis(design.columns, 1, 0).reshape(p, -1),
             jnp.moveaxis(design.products, 1, 0).reshape(-1, len(target)),
             target / size,
             share,
         )
-        solution = newton(
-            lambda point: _profile(rows, hyper["epsilon"], ridge, point).local,
-            coef,
-            tol=hyper["tol"],
-            max_iter=hyper["max_iter"],
-        )
-        end = _profile(rows, hyper["epsilon"], ridge, solution.point)
-        slopes = solution.point[self.fit_intercept :] * size / design.scale * design.varies
+        ridge = 2 * hyper["alpha"] * (size / design.total) / design.scale**2
+        coef = start["coef"] * design.scale * design.varies / size
+        if self.fit_intercept:
+            ridge = jnp.concatenate([jnp.zeros(1, ridge.dtype), ridge])
+            at_centre = (start["intercept"] + start["coef"] @ design.centre - middle) / size
+            coef = jnp.concatenate([at_centre[None], coef])
+        coef = jnp.where(start["scale"] > 0, coef, _least_squares(rows))
+        fit = _from(coef, rows, ridge, hyper)
+        slopes = fit.coef[self.fit_intercept :] * size / design.scale * design.varies
         intercept = jnp.zeros_like(size)
         if self.fit_intercept:
-            intercept = solution.point[0] * size + middle - slopes @ design.centre
-        info = information(solution, 1.0)
+            intercept = fit.coef[0] * size + middle - slopes @ design.centre
+        end, solution = fit.end, fit.solution
+        info = information(solution, 1.0)._replace(n_iter=fit.n_iter)
         params = {"coef": slopes, "intercept": intercept, "scale": end.scale * size}
         return params, info._replace(
             converged=info.converged & (end.follows | end.least), determined=info.determined & ~end.least
@@ -184,7 +185,54 @@ class _Profile(NamedTuple):
     follows: Any
 
 
-def _profile(rows: _Rows, epsilon: Any, ridge: Any, point: Any) -> _Profile:
+class _Fit(NamedTuple):
+    coef: Any
+    solution: Solution
+    end: _Profile
+    n_iter: Any
+
+
+def _from(coef: Any, rows: _Rows, ridge: Any, hyper: dict[str, Any]) -> _Fit:
+    """Minimise from a start on.
+
+    Where residuals are small next to the targets, these leave rounding in the objective that hides its last
+    decreases. Another run is then about the residuals of the one before it.
+    """
+
+    def run(coef: Any, n_iter: Any) -> _Fit:
+        left = rows._replace(target=rows.target - coef @ rows.columns)
+
+        def profile(more: Any) -> _Profile:
+            return _profile(left, hyper["epsilon"], ridge, coef, more)
+
+        most = jnp.minimum(hyper["max_iter"] - n_iter, _RUN)
+        solution = newton(lambda more: profile(more).local, jnp.zeros_like(coef), tol=hyper["tol"], max_iter=most)
+        return _Fit(coef + solution.point, solution, profile(solution.point), n_iter + jnp.maximum(solution.n_iter, 0))
+
+    def unfinished(fit: _Fit) -> Any:
+        return ~fit.solution.converged & (fit.n_iter < hyper["max_iter"]) & (fit.solution.n_iter > 0)
+
+    shapes = jax.eval_shape(run, coef, jnp.int32(0))
+    begin = jax.tree_util.tree_map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    # As if a run had made a step, and not come to an end.
+    begin = begin._replace(coef=coef, solution=begin.solution._replace(n_iter=jnp.int32(1)))
+    return lax.while_loop(unfinished, lambda fit: run(fit.coef, fit.n_iter), begin)
+
+
+def _median(values: Any, share: Any) -> Any:
+    """Return the median of the rows that count, all alike."""
+    there = share > 0
+    order = jnp.sort(jnp.where(there, values, jnp.inf))
+    return row_of(order, jnp.sum(there, dtype=jnp.int32) // 2)
+
+
+def _least_squares(rows: _Rows) -> Any:
+    gram = (rows.products @ rows.share)[triangle(len(rows.columns))]
+    return definite_solver(gram)(rows.columns @ (rows.share * rows.target))
+
+
+def _profile(rows: _Rows, epsilon: Any, ridge: Any, base: Any, point: Any) -> _Profile:
+    """Return the objective of coefficients `base` and `point` more, given the residuals of `base`."""
     columns, products, target, share = rows
     residuals = target - point @ columns
     lowest = _LEAST_SCALE * jnp.finfo(point.dtype).eps
@@ -196,7 +244,7 @@ def _profile(rows: _Rows, epsilon: Any, ridge: Any, point: Any) -> _Profile:
     pull = jnp.clip(z, -epsilon, epsilon)
     # For z in the middle it is z squared, and 2 epsilon |z| - epsilon squared beyond.
     value = scale * (1 + share @ (pull * (2 * z - pull)))
-    gradient = -2 * (columns @ (share * pull)) + ridge * point
+    gradient = -2 * (columns @ (share * pull)) + ridge * (base + point)
     curvature = (2 / scale) * (products @ weight)[triangle(len(columns))] + jnp.diag(ridge)
     # How the slope along the coefficients, and that along the scale, change with the scale.
     mixed = (2 / scale) * (columns @ (weight * z))
@@ -206,7 +254,7 @@ def _profile(rows: _Rows, epsilon: Any, ridge: Any, point: Any) -> _Profile:
     explained = mixed @ definite_solver(curvature)(mixed) / own
     follows = moves & (explained < _FOLLOWS)
     hessian = curvature - jnp.where(follows, 1 / own, 0) * mixed[:, None] * mixed[None]
-    return _Profile(Local(value + ridge @ (point * point) / 2, gradient, hessian), scale, least, follows)
+    return _Profile(Local(value + ridge @ (base + point) ** 2 / 2, gradient, hessian), scale, least, follows)
 
 
 def _best_scale(residuals: Any, share: Any, epsilon: Any) -> Any:
