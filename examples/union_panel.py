@@ -59,9 +59,8 @@ def main():
         rows, past = year == this, year < this
         base = np.full(rows.sum(), union[past].mean())
         area, loss = roc_auc_score(union[rows], probability[rows]), log_loss(union[rows], probability[rows])
-        print(
-            f"{this}  {rows.sum():4}  {union[rows].mean():7.2f}  {area:17.2f}  {loss:8.3f}  {log_loss(union[rows], base):23.3f}"
-        )
+        known = log_loss(union[rows], base)
+        print(f"{this}  {rows.sum():4}  {union[rows].mean():7.2f}  {area:17.2f}  {loss:8.3f}  {known:23.3f}")
     unpenalised = models.Logistic(C=np.inf)
     clustered = RollingJaxEstimator(unpenalised, inference="cluster", **common).fit(X, union)
     naive = RollingJaxEstimator(unpenalised, inference="nonrobust", **common).fit(X, union)
