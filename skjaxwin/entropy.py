@@ -11,8 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skjaxwin.kernels.compositions import n_compositions
-from skjaxwin.kernels.mixture_checks import expanded, is_positive_definite, log_density_maximum
+from skjaxwin.kernels.mixture_checks import expanded, is_positive_definite, is_symmetric, log_density_maximum
 from skjaxwin.kernels.mixture_entropy import EntropyInfo, Settings, approximate, bracket, is_traced
+from skjaxwin.kernels.polynomials import dimension_matched
 
 __all__ = ["EntropyInfo", "gaussian_mixture_entropy", "gaussian_mixture_entropy_bounds"]
 
@@ -99,7 +100,8 @@ def gaussian_mixture_entropy(
     ------
     ValueError
         If the parameters are no mixture (the message names the component), the series has more
-        than `max_terms` terms, or an argument is out of range. Traced values can't be looked at:
+        than `max_terms` terms, an argument is out of range, or numbers are so large or small that the result would be
+        NaN. Traced values can't be looked at:
         there only shapes are checked, and a covariance that is not positive definite gives NaN.
 
     Warns
@@ -163,6 +165,8 @@ def gaussian_mixture_entropy(
             f"method='quadrature' takes at most {_MAX_QUADRATURE_FEATURES} features, got {n_features}; "
             "use method='sobol'."
         )
+    if method == "dimension_matched":
+        dimension_matched(int(order), n_features)  # refuses too many features
     _check_count("n_samples", n_samples)
     _check_density_bound(density_bound, weights, means, covariances, covariance_type)
     seed = _seed(random_state) if method in ("sobol", "auto") else 0
@@ -175,6 +179,8 @@ def gaussian_mixture_entropy(
     result = approximate(
         weights, means, covariances, settings, density_bound, with_bracket=return_info or checked, with_pairs=with_pairs
     )
+    if not traced:
+        _check_result(result.entropy, result.lower, result.upper)
     if checked:
         _warn_of_bounds(result, int(order))
     return result if return_info else result.entropy
@@ -232,7 +238,10 @@ def gaussian_mixture_entropy_bounds(
     _check_choice("covariance_type", covariance_type, COVARIANCE_TYPES)
     weights, means, covariances = _checked_mixture(weights, means, covariances, covariance_type)
     check_order(order, len(weights), max_terms, "lower the order (0 leaves the closed forms)")
-    return bracket(weights, means, covariances, Settings(covariance_type, int(order)))
+    lower, upper = bracket(weights, means, covariances, Settings(covariance_type, int(order)))
+    if not is_traced(lower, upper):
+        _check_result(lower, upper)
+    return lower, upper
 
 
 def check_order(
@@ -279,6 +288,16 @@ def _warn_of_bounds(info: EntropyInfo, order: int) -> None:
         )
 
 
+def _check_result(*numbers: float | None) -> None:
+    """Refuse to return NaN for what looks like a mixture."""
+    if any(number is not None and math.isnan(number) for number in numbers):
+        raise ValueError(
+            "The entropy of this mixture is no number in double precision: distances between means in units of the "
+            "covariances' deviations, or these themselves, are too large or too small for it. Choose units in which "
+            "deviations are near one, and add a small number to the diagonals of nearly singular covariances."
+        )
+
+
 def _check_count(name: str, value: Any) -> None:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}.")
@@ -298,12 +317,13 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 def _checked_mixture(weights: Any, means: Any, covariances: Any, covariance_type: str) -> tuple[Any, Any, Any]:
     """Return the parameters of a mixture, as float64 arrays unless they are traced."""
+    given = covariances
     weights, means, covariances = (
         _as_array(name, array) for name, array in (("weights", weights), ("means", means), ("covariances", covariances))
     )
     _check_shapes(weights, means, covariances, covariance_type)
     if not is_traced(weights, means, covariances):
-        _check_values(weights, means, covariances, covariance_type)
+        _check_values(weights, means, covariances, covariance_type, np.asarray(given).dtype)
     return weights, means, covariances
 
 
@@ -335,7 +355,9 @@ def _check_shapes(weights: Any, means: Any, covariances: Any, covariance_type: s
         )
 
 
-def _check_values(weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, covariance_type: str) -> None:
+def _check_values(
+    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, covariance_type: str, given: Any
+) -> None:
     tied = covariance_type == "tied"
     for name, array in (("weights", weights), ("means", means), ("covariances", covariances)):
         if not np.isfinite(array).all():
@@ -350,7 +372,7 @@ def _check_values(weights: np.ndarray, means: np.ndarray, covariances: np.ndarra
         )
     for i, covariance in enumerate(covariances[None] if tied else covariances):
         which = "The tied covariance" if tied else f"The covariance of component {i}"
-        if covariance.ndim == 2 and not _is_symmetric(covariance):
+        if covariance.ndim == 2 and not is_symmetric(covariance, given):
             raise ValueError(f"{which} is not symmetric.")
         if not is_positive_definite(covariance):
             raise ValueError(
@@ -361,11 +383,6 @@ def _check_values(weights: np.ndarray, means: np.ndarray, covariances: np.ndarra
 
 def _first_bad(array: np.ndarray) -> int:
     return int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
-
-
-def _is_symmetric(covariance: np.ndarray) -> bool:
-    root = np.sqrt(np.abs(np.diagonal(covariance)))
-    return bool((np.abs(covariance - covariance.T) <= 1e-8 * root * root[:, None]).all())
 
 
 def _check_density_bound(density_bound: Any, weights: Any, means: Any, covariances: Any, covariance_type: str) -> None:

@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from skjaxwin.entropy import COVARIANCE_TYPES
 from skjaxwin.kernels.em import Mixture
+from skjaxwin.kernels.mixture_checks import is_symmetric
 
 __all__ = ["find_mixture", "parameters_of"]
 
@@ -66,4 +67,16 @@ def parameters_of(estimator: Any) -> tuple[Mixture, str]:
     if kind not in COVARIANCE_TYPES:
         raise TypeError(f"covariance_type={kind!r} of {name} is none of {', '.join(COVARIANCE_TYPES)}.")
     arrays = (np.array(getattr(estimator, attribute), dtype=np.float64) for attribute in _ATTRIBUTES)
-    return Mixture(*arrays), kind
+    mixture = Mixture(*arrays)
+    if kind in ("full", "tied"):
+        given = np.asarray(estimator.covariances_).dtype
+        mixture = mixture._replace(covariances=_symmetric(mixture.covariances, given))
+    return mixture, kind
+
+
+def _symmetric(covariances: np.ndarray, given: np.dtype) -> np.ndarray:
+    """Return matrices without the asymmetry that rounding in a narrower type than double precision leaves."""
+    mean = (covariances + np.swapaxes(covariances, -1, -2)) / 2
+    if covariances.ndim == 2:
+        return mean if is_symmetric(covariances, given) else covariances
+    return np.stack([m if is_symmetric(c, given) else c for c, m in zip(covariances, mean, strict=True)])

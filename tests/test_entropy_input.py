@@ -112,6 +112,41 @@ def test_quadrature_refuses_many_features():
         gaussian_mixture_entropy([1.0], np.zeros((1, 4)), np.eye(4)[None], method="quadrature")
 
 
+def test_too_many_features_for_a_method_are_refused():
+    """Coefficients beyond the largest float gave NaN."""
+    with pytest.raises(ValueError, match="coefficients of method='dimension_matched' .* order=1 for 5000 features"):
+        gaussian_mixture_entropy(
+            [1.0], np.zeros((1, 5000)), [1.0], covariance_type="spherical", method="dimension_matched", order=1
+        )
+    with pytest.raises(ValueError, match="at most 21201 features, got 21202"):
+        gaussian_mixture_entropy([1.0], np.zeros((1, 21202)), [1.0], covariance_type="spherical", method="sobol")
+
+
+@pytest.mark.parametrize(
+    ("means", "variances"), [([[0.0, 0.0], [1e-160, 0.0]], [1e-320, 1e-320]), ([[-1e308, 0.0], [1e308, 0.0]], [1, 1])]
+)
+def test_what_double_precision_cannot_hold_is_refused(means, variances):
+    for function in (gaussian_mixture_entropy, gaussian_mixture_entropy_bounds):
+        with pytest.raises(ValueError, match="no number in double precision"):
+            function([0.5, 0.5], means, variances, covariance_type="spherical")
+
+
+def test_covariances_are_symmetric_in_the_precision_they_were_computed_in():
+    """Scikit-learn fits single precision in single precision, which rounds the triangles differently."""
+    covariance = np.array([[2.0, 0.3], [0.3 * (1 + 1e-6), 0.5]])
+    options = {"method": "legendre_offdiagonal"}
+    expected = np.log(2 * np.pi * np.e) + np.log(2.0 * 0.5 - 0.3**2) / 2
+    single = covariance[None].astype(np.float32)
+    assert single[0, 0, 1] != single[0, 1, 0]
+    value = gaussian_mixture_entropy([1.0], [[0.0, 0.0]], single, **options)
+    assert abs(value - expected) < 1e-6
+    with pytest.raises(ValueError, match="component 0 is not symmetric"):
+        gaussian_mixture_entropy([1.0], [[0.0, 0.0]], covariance[None], **options)
+    single[0, 0, 1] *= 1.01
+    with pytest.raises(ValueError, match="component 0 is not symmetric"):
+        gaussian_mixture_entropy([1.0], [[0.0, 0.0]], single, **options)
+
+
 def test_order_above_16_warns_and_shows_why():
     mixture = parameters(REFERENCE["m2_2d_rotated"])
     with pytest.warns(UserWarning, match="order=20: above 16 the rounding error"):

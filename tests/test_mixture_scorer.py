@@ -45,6 +45,24 @@ def test_criteria(covariance_type):
     assert type(gap(sklearns, LATER)) is float
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_mixtures_of_single_precision(covariance_type):
+    sklearns = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(X.astype(np.float32))
+    assert sklearns.covariances_.dtype == np.float32
+    sklearns.covariances_[..., 0, 1] += 1e-6  # as sums in another order may
+    symmetric = (sklearns.covariances_ + sklearns.covariances_.swapaxes(-1, -2)).astype(np.float64) / 2
+    weights = sklearns.weights_ / sklearns.weights_.astype(np.float64).sum()
+    entropy = gaussian_mixture_entropy(weights, sklearns.means_, symmetric, covariance_type=covariance_type)
+    assert GaussianMixtureEntropy()(sklearns, X) == pytest.approx(entropy, abs=1e-9)
+    taken = GaussianMixtureEntropy(mixture=sklearns).fit(X)
+    assert taken.entropy_ == pytest.approx(entropy, abs=1e-9)
+    np.testing.assert_allclose(taken.covariances_, symmetric, rtol=1e-7)
+    assert taken.covariances_.dtype == np.float64
+    sklearns.covariances_[..., 0, 1] += 0.3
+    with pytest.raises(ValueError, match="not symmetric"):
+        GaussianMixtureEntropy()(sklearns, X)
+
+
 def test_order_and_method_are_the_scorers():
     sklearns = GaussianMixture(3, random_state=0).fit(X)
     arrays = sklearns.weights_, sklearns.means_, sklearns.covariances_

@@ -354,6 +354,12 @@ def test_entropy_path_of_windows_without_a_fit():
     assert f"up to {np.nanmax(away):.2g} nats" in str(caught[0].message)
 
 
+def test_a_lower_bound_below_the_others_is_no_fault():
+    fitted = rolling(2, order=2, method="taylor", step=25).fit(X[:150])
+    path = fitted.entropy_path_
+    assert (path.entropy < path.lower - 1 / 3).any()  # and no warning
+
+
 def test_entropy_path_is_there_for_mixtures_only():
     linear = RollingJaxEstimator().fit(X[:50], X[:50, 0])
     assert not hasattr(linear, "entropy_path_")

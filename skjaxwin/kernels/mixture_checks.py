@@ -5,9 +5,28 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-__all__ = ["expanded", "is_positive_definite", "log_density_maximum"]
+__all__ = ["expanded", "is_positive_definite", "is_symmetric", "log_density_maximum"]
 
 _MEAN_SHIFTS = 50
+
+
+def is_symmetric(covariance: np.ndarray, given: np.dtype | type = np.float64) -> bool:
+    """Say whether a matrix is its own transpose, but for the rounding of sums over rows in the given type.
+
+    Products of matrices round the two triangles differently. In single precision, in which scikit-learn fits mixtures
+    to such data, that is far more than a mistake in double precision may be.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (n_features, n_features)
+        In double precision.
+    given : dtype
+        The type that it was computed in; integers count as double precision.
+    """
+    single = np.issubdtype(given, np.floating) and np.dtype(given).itemsize < 8
+    tolerance = 1e4 * float(np.finfo(given).eps) if single else 1e-8
+    root = np.sqrt(np.abs(np.diagonal(covariance)))
+    return bool((np.abs(covariance - covariance.T) <= tolerance * root * root[:, None]).all())
 
 
 def is_positive_definite(covariance: np.ndarray) -> bool:

@@ -172,7 +172,8 @@ def approximate(
         )
 
     if not is_traced(*arrays):
-        result = numbers(_padded(arrays, settings))
+        with np.errstate(invalid="ignore", over="ignore"):  # the caller refuses what is not a number
+            result = numbers(_padded(arrays, settings))
         narrow = settings.method == "auto" and result.standard_error == 0
         method = settings.method if settings.method != "auto" else "bracket" if narrow else "sobol"
         return _info([None if number is None else float(number) for number in result], n_terms, method)
@@ -199,7 +200,8 @@ def bracket(weights: Any, means: Any, covariances: Any, settings: Settings) -> t
         return _bracket(mixture, series, settings.order)
 
     if not is_traced(*arrays):
-        lower, upper = bounds(_padded(arrays, settings))
+        with np.errstate(invalid="ignore", over="ignore"):
+            lower, upper = bounds(_padded(arrays, settings))
         return float(lower), float(upper)
     lower, upper = in_double(lambda *arrays: jnp.stack(bounds(_traced(arrays, settings))), *arrays)
     return lower, upper

@@ -35,6 +35,11 @@ def sobol_points(n_features: int, n_samples: int, seed: int) -> tuple[np.ndarray
     weights : ndarray of shape (n_chunks, size)
         Adding up to one in each of the `N_REPLICATES` equal groups of chunks.
     """
+    if n_features > qmc.Sobol.MAXDIM:
+        raise ValueError(
+            f"method='sobol' has points for at most {qmc.Sobol.MAXDIM} features, got {n_features}; use "
+            "method='legendre_offdiagonal', or the bounds alone."
+        )
     log_size = max(int(np.ceil(np.log2(max(n_samples / N_REPLICATES, 1)))), 3)
     seeds = np.random.SeedSequence(seed).spawn(N_REPLICATES)
     uniform = np.stack([qmc.Sobol(n_features, rng=np.random.default_rng(s)).random_base2(log_size) for s in seeds])

@@ -71,13 +71,24 @@ def dimension_matched(order: int, n_features: int) -> Polynomial:
 
     There ``E[Y^k] = (k + 1)^(-d/2)`` and ``E[-Y^k log Y] = d/2 (k + 1)^(-d/2 - 1)``. The normal equations are as
     ill-conditioned as Hilbert's matrix, hence the long decimals. It equals `legendre` for d = 2.
+
+    Raises
+    ------
+    ValueError
+        If a coefficient is too large for a float: from some hundred features on, the earlier the higher the order.
     """
     with decimal.localcontext(prec=120 + 2 * n_features):
         half = Decimal(n_features) / 2
         power = [(Decimal(n) ** -half) for n in range(1, 2 * order + 2)]
         rows = [[power[i + j] for j in range(order + 1)] + [half * power[i] / (i + 1)] for i in range(order + 1)]
         solution = _solve(rows)
-    return _polynomial(solution[0], solution[1:])
+    polynomial = _polynomial(solution[0], solution[1:])
+    if not np.isfinite(polynomial.coefficients).all():
+        raise ValueError(
+            f"The coefficients of method='dimension_matched' are too large for floating point at order={order} for "
+            f"{n_features} features; lower the order, or use method='legendre_offdiagonal', 'sobol' or 'auto'."
+        )
+    return polynomial
 
 
 def _solve(rows: list[list[Decimal]]) -> list[Decimal]:
