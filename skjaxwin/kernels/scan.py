@@ -170,7 +170,7 @@ def _runs(call: _Call, starts: np.ndarray, stops: np.ndarray, candidates: dict[s
     plan, n_windows = call.plan, len(starts)
     per_call = plan.chunk.steps * plan.chunk.lanes
     if plan.in_turn:
-        run = _RUN if plan.chunk.lanes == 1 else _RUN_OF_LANE * plan.chunk.lanes
+        run = _RUN if plan.chunk.lanes == 1 else plan.chunk.steps * plan.chunk.lanes
         per_call = -(-n_windows // -(-n_windows // min(per_call, run)))
     spans = [(first, min(first + per_call, n_windows)) for first in range(0, n_windows, per_call)]
     carried = None
@@ -339,7 +339,7 @@ def _make_plan(
     if steps is not None:
         # Side by side not for the caches' sake, but because a step of few rows costs little more for many lanes.
         lanes = bucket(int(_BYTES_OF_LANES // max(window.bytes, 1)) + 1, minimum=1) // 2
-        chunk = ChunkShape(chunk.steps, max(min(lanes, int(max_memory // window.bytes), _LANES), 1))
+        chunk = ChunkShape(min(chunk.steps, _RUN_OF_LANE), max(min(lanes, int(max_memory // window.bytes), _LANES), 1))
     if steps is None:
         function = _make_kernel(one_window, chunk, window.result, in_turn)
     else:

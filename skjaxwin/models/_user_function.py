@@ -100,10 +100,6 @@ class UserFunction(WindowModel):
         if not callable(self.settings["initial"]):
             self.initial(0, None)
 
-    def min_rows(self, n_features: int) -> int:
-        """Return the number of parameters."""
-        return len(self.unknowns(n_features))
-
     def initial(self, n_features: int, n_outputs: int | None) -> Any:
         """Return the parameters to start from."""
         del n_outputs

@@ -58,8 +58,8 @@ class LeastSquares(UserFunction):
 
     ``condition_`` is the root of the largest variance inflation factor of the parameters, ``gradient_norm_`` the
     length of the gradient of half the weighted mean square. Where the data do not determine the parameters, a window
-    counts as under-determined (``determined_``), and mostly as not converged. By default a window needs as many time
-    stamps as there are parameters.
+    counts as under-determined (``determined_``) and as not converged: so do windows with fewer rows than parameters,
+    which ``min_periods`` leaves out.
 
     Define the functions in an importable module: then the estimator can be pickled. Jitted functions are refused.
     Computation is in float64 also where X is float32.
@@ -76,7 +76,7 @@ class LeastSquares(UserFunction):
     >>> rng = np.random.default_rng(0)
     >>> y = 3 * np.exp(-1.5 * t) + 1 + 0.01 * rng.normal(size=100)
     >>> model = models.LeastSquares(decay, {"size": 1.0, "rate": 1.0, "level": 0.0}, lower={"rate": 0})
-    >>> rolling = RollingJaxEstimator(model, window=40).fit(t[:, None], y)
+    >>> rolling = RollingJaxEstimator(model, window=40, min_periods=10).fit(t[:, None], y)
     >>> rolling.params_["rate"][-3:].round(1).tolist()
     [1.5, 1.5, 1.5]
     """
