@@ -78,7 +78,7 @@ class Huber(WindowModel):
     >>> X = rng.normal(size=(500, 1))
     >>> y = 1 + 2 * X[:, 0] + rng.normal(size=500) / 10
     >>> y[::10] = 1000
-    >>> rolling = RollingJaxEstimator(models.Huber()).fit(X, y)
+    >>> rolling = RollingJaxEstimator(models.Huber(), min_periods=20).fit(X, y)
     >>> rolling.coef_.round(1).tolist(), round(rolling.intercept_, 1)
     ([2.0], 1.0)
     """

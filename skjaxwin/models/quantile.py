@@ -59,10 +59,10 @@ class Quantile(WindowModel):
     >>> from skjaxwin import RollingJaxEstimator, models
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(500, 1))
-    >>> y = 1 + 2 * X[:, 0] + X[:, 0] * rng.exponential(size=500)
+    >>> y = 1 + 2 * X[:, 0] + rng.exponential(size=500)
     >>> rolling = RollingJaxEstimator(models.Quantile(0.9, alpha=0.0), window=400).fit(X, y)
-    >>> rolling.coef_.round(1).tolist()  # 2 + log(10), in theory
-    [4.3]
+    >>> round(float(np.mean(y[100:] <= rolling.predict(X[100:]))), 1)
+    0.9
     """
 
     checked = True
