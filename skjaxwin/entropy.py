@@ -169,7 +169,7 @@ def gaussian_mixture_entropy(
         dimension_matched(int(order), n_features)  # refuses too many features
     _check_count("n_samples", n_samples)
     _check_density_bound(density_bound, weights, means, covariances, covariance_type)
-    seed = _seed(random_state) if method in ("sobol", "auto") else 0
+    seed = seed_of(random_state) if method in ("sobol", "auto") else 0
     settings = Settings(covariance_type, int(order), method, int(n_samples), seed, int(max_terms))
     traced = is_traced(weights, means, covariances, density_bound)
     # A lower bound is below the entropy by intention.
@@ -303,7 +303,8 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a positive integer, got {value!r}.")
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
+    """Return a seed of points for what scikit-learn takes as `random_state`."""
     try:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     except ValueError as error:

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skjaxwin._sklearn_private import check_sample_weight
-from skjaxwin.entropy import MAX_TERMS, SERIES, check_order, warn_of_rounding
+from skjaxwin.entropy import MAX_TERMS, SERIES, check_order, seed_of, warn_of_rounding
 from skjaxwin.kernels import mixture_entropy
 from skjaxwin.models import GaussianMixture
 from skjaxwin.models.gaussian_mixture import LogDensities
@@ -98,6 +98,7 @@ class EntropyPath:
                 covariance_type=model.covariance_type,
                 order=model.order,
                 method=model.method,
+                seed=seed_of(0),  # the points of `gaussian_mixture_entropy`
             )
             for name, whole in values.items():
                 whole[known] = found[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.polynomial import legendre
 from scipy.stats import norm
 
-from skjaxwin import gaussian_mixture_entropy, gaussian_mixture_entropy_bounds
+from skjaxwin import gaussian_mixture_entropy, gaussian_mixture_entropy_bounds, models
+from skjaxwin.entropy_path import EntropyPath
 from skjaxwin.kernels import table_cache
 from skjaxwin.kernels.compositions import composition_slabs, composition_table, n_compositions
-from skjaxwin.kernels.mixture_entropy import entropy_path
 from tests.mixtures import REFERENCE, integral_1d, mixtures, parameters, random_mixture
 
 SERIES = {
@@ -146,8 +148,8 @@ def test_neither_order_nor_splitting_of_components_counts(mixture, random):
     assert abs(gaussian_mixture_entropy(halved, means[twice], covariances[twice]) - value) < 1e-9
 
 
-@settings(max_examples=6)
-@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 3))
+@settings(max_examples=5)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.just(2))  # each number of features compiles twelve kernels
 def test_covariance_types_agree_where_they_describe_the_same(seed, n_components, n_features):
     weights, means, covariances = random_mixture(seed, n_components, n_features)
     eye = np.eye(n_features)
@@ -204,7 +206,7 @@ def test_compositions_are_all_there_once(order, n_components, size, whole):
 def test_slabs_stay_small_and_tables_are_kept_up_to_a_limit():
     sizes = set()
     for order, n_components, padded, size in ((16, 8, 8, 1024), (2, 150, 256, 256)):
-        for slab in composition_slabs(order, n_components, padded, size):
+        for slab in itertools.islice(composition_slabs(order, n_components, padded, size), 3):
             sizes.add(sum(array.nbytes for array in slab))
     assert max(sizes) < 8 * 2**20  # of 20 and 150 megabytes in all
     assert 0 < table_cache._tables.n_bytes <= 64 * 2**20
@@ -217,15 +219,14 @@ def test_number_of_terms():
     assert info.n_terms == 4362
 
 
-@pytest.mark.parametrize("method", ["legendre", "quadrature"])
-def test_many_mixtures_at_once(method):
+def test_many_mixtures_at_once():
     each = [random_mixture(seed, 3, 2) for seed in range(5)]
-    stacked = [np.stack(arrays) for arrays in zip(*each, strict=True)]
-    path = entropy_path(*stacked, order=6, method=method)
+    stacked = dict(zip(("weights", "means", "covariances"), map(np.stack, zip(*each, strict=True)), strict=True))
+    path = EntropyPath(stacked, models.GaussianMixture(3, method="sobol"))  # tests of windows compare a series
     for i, mixture in enumerate(each):
-        info = gaussian_mixture_entropy(*mixture, order=6, method=method, return_info=True)
-        assert abs(path["entropy"][i] - info.entropy) < 1e-9
-        np.testing.assert_allclose((path["lower"][i], path["upper"][i]), (info.lower, info.upper), atol=1e-9)
+        info = gaussian_mixture_entropy(*mixture, method="sobol", return_info=True)
+        assert abs(path.entropy[i] - info.entropy) < 1e-9  # of the same points
+        np.testing.assert_allclose((path.lower[i], path.upper[i]), (info.lower, info.upper), atol=1e-9)
 
 
 def test_a_larger_bound_is_used():

@@ -101,18 +101,18 @@ def test_labels_stay_aligned_over_more_windows_than_a_call_takes():
     assert sorted(shares.argmax(axis=1)) == [0, 1, 2]
     assert (shares.max(axis=1) > 0.97).all()
     # Nor does it matter how windows are put into calls: this one takes few at a time.
-    few = rolling().set_params(max_memory=2e4).fit(data)
+    few = rolling().set_params(max_memory=2e4).fit(data[:400])
     for name in NAMES:
-        np.testing.assert_allclose(few.params_[name], fitted.params_[name], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(few.params_[name], fitted.params_[name][:301], rtol=1e-9, atol=1e-9)
 
 
 def test_no_row_after_a_window_matters():
-    changed = X.copy()
-    changed[400:] = 1e3 * np.random.default_rng(0).normal(size=(300, 2))
-    before, after = rolling().fit(X), rolling().fit(changed)
+    known, changed = X[:200], X[:200].copy()
+    changed[150:] = 1e3 * np.random.default_rng(0).normal(size=(50, 2))
+    before, after = rolling().fit(known), rolling().fit(changed)
     for name in NAMES:
-        np.testing.assert_array_equal(before.params_[name][:301], after.params_[name][:301])
-        assert not np.allclose(before.params_[name][301], after.params_[name][301])
+        np.testing.assert_array_equal(before.params_[name][:51], after.params_[name][:51])
+        assert not np.allclose(before.params_[name][51], after.params_[name][51])
 
 
 @pytest.mark.parametrize("window", [80, "expanding"])

@@ -215,6 +215,7 @@ def entropy_path(
     covariance_type: str = "full",
     order: int = 8,
     method: str = "legendre",
+    seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """Return each mixture's entropy and its certified bounds.
 
@@ -226,13 +227,15 @@ def entropy_path(
         The rest as scikit-learn lays it out for the covariance type.
     covariance_type, order, method
         As for `gaussian_mixture_entropy`.
+    seed : int
+        Of points, for methods that sample.
 
     Returns
     -------
     path : dict of ndarray of shape (n_mixtures,)
         ``"entropy"``, ``"lower"`` and ``"upper"``; NaN for mixtures with NaN.
     """
-    settings = Settings(covariance_type, order, method)
+    settings = Settings(covariance_type, order, method, seed=seed)
     n_mixtures = len(weights)
     # The last one fills up; few shapes serve all numbers of windows.
     pick = np.minimum(np.arange(bucket(n_mixtures)), n_mixtures - 1)
