@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
+
+from skjaxwin.windows import is_missing
 
 __all__ = ["PredictsClasses", "encode", "labels"]
 
@@ -33,7 +35,11 @@ def encode(X: Any, y: Any, *, missing: bool) -> tuple[np.ndarray, np.ndarray]:
     """
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
-    known = ~np.isnan(y) if missing and y.dtype.kind == "f" else np.ones(len(y), bool)
+    known = np.ones(len(y), bool) if y.dtype.kind in "iubUS" else np.array([not is_missing(value) for value in y])
+    if not missing and not known.all():
+        raise ValueError(f"Input y contains NaN or None, first in row {int(np.argmin(known))}.")
+    # Before scikit-learn looks at the kind of target, which casts infinity to an integer.
+    assert_all_finite(y[known], input_name="y")
     check_classification_targets(y[known])
     classes, code = np.unique(y[known], return_inverse=True)
     if len(classes) < 2:

@@ -64,11 +64,11 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     model._validate_params()
     skip = estimator.missing == "skip"
     classes = None
-    if model.estimator_type == "classifier" and y is not None:
-        classes, y = encode(X, y, missing=skip)
-    elif y is not None and model.target != "ignored" and not model.multi_output:
-        y = column_or_1d(y, warn=True)
     try:
+        if model.estimator_type == "classifier" and y is not None:
+            classes, y = encode(X, y, missing=skip)
+        elif y is not None and model.target != "ignored" and not model.multi_output:
+            y = column_or_1d(y, warn=True)
         features, target, times, clusters = split_time(
             estimator,
             X,

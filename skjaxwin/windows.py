@@ -23,6 +23,7 @@ __all__ = [
     "Timeline",
     "Windows",
     "ages_in_halflives",
+    "is_missing",
     "make_timeline",
     "make_windows",
     "newest_window_before",
@@ -150,7 +151,7 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
 
 def _objects_to_times(values: np.ndarray, name: str) -> np.ndarray:
     """Convert objects to datetime64 where they are dates, to numbers otherwise."""
-    missing = np.array([_is_missing(v) for v in values], dtype=bool)
+    missing = np.array([is_missing(v) for v in values], dtype=bool)
     present = values[~missing]
     if any(isinstance(v, str) for v in present):
         raise TypeError(
@@ -176,7 +177,7 @@ def _objects_to_times(values: np.ndarray, name: str) -> np.ndarray:
     return result
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Say whether an object is None, NaN, NaT or pandas.NA."""
     try:
         return value is None or bool(value != value)

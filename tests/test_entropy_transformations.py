@@ -56,7 +56,6 @@ def relative_error(found, expected):
     [
         ("m2_1d_overlap", "quadrature", 8, 1e-8),
         ("m2_1d_overlap", "sobol", 8, 5e-3),
-        ("m2_1d_overlap", "legendre", 8, 0.2),
         ("m2_2d_rotated", "quadrature", 8, 2e-2),
         ("m2_2d_rotated", "legendre", 14, 1e-2),
         ("m2_1d_unequal_scale", "legendre_offdiagonal", 8, 2e-2),
@@ -109,7 +108,6 @@ def test_every_transformation_in_single_precision_computes_in_double():
     before = jax.config.jax_enable_x64
     slopes = np.stack([gradients((weights, each.astype(float), covariances), order=14)[1] for each in means])
     for found in (
-        jax.vmap(jax.jit(entropy))(means),
         jax.jit(jax.vmap(entropy))(means),
         jax.vmap(jax.vmap(jax.jit(entropy)))(means[None])[0],
     ):
@@ -160,13 +158,14 @@ def test_bounds_and_info_inside_jit():
     np.testing.assert_allclose((lower, upper), gaussian_mixture_entropy_bounds(*mixture), rtol=1e-6)
 
 
-EDGES = {
-    "zero weight": ([0.0, 0.5, 0.5], [[0.0], [1.0], [2.0]], np.ones((3, 1, 1)), "full"),
+_TWO = np.stack([np.eye(2)] * 2)
+EDGES = {  # most of one shape, for which kernels are compiled once
+    "zero weight": ([0.0, 1.0], [[0.0, 0.0], [1.0, 0.0]], _TWO, "full"),
     "one component": ([1.0], [[1.0, 2.0]], np.eye(2)[None], "full"),
-    "far from the origin": ([0.3, 0.7], [[1e6], [1e6 + 1]], np.ones((2, 1, 1)), "full"),
-    "far apart": ([0.3, 0.7], [[1e6], [-1e6]], np.ones((2, 1, 1)), "full"),
-    "small scale": ([0.3, 0.7], [[1e-6], [-1e-6]], np.full((2, 1, 1), 1e-12), "full"),
-    "equal components": ([0.3, 0.7], [[0.0, 0.0], [0.0, 0.0]], np.stack([np.eye(2)] * 2), "full"),
+    "far from the origin": ([0.3, 0.7], [[1e6, 0.0], [1e6 + 1, 0.0]], _TWO, "full"),
+    "far apart": ([0.3, 0.7], [[1e6, 0.0], [-1e6, 0.0]], _TWO, "full"),
+    "small scale": ([0.3, 0.7], [[1e-6, 0.0], [-1e-6, 0.0]], 1e-12 * _TWO, "full"),
+    "equal components": ([0.3, 0.7], [[0.0, 0.0], [0.0, 0.0]], _TWO, "full"),
     "nearly equal": ([0.3, 0.7], [[0.0, 0.0], [1e-9, 0.0]], np.stack([np.eye(2), np.eye(2) * (1 + 1e-9)]), "full"),
     "many features": ([0.3, 0.7], np.stack([np.zeros(400), np.ones(400)]), [1.0, 100.0], "spherical"),
 }

@@ -224,6 +224,21 @@ def test_labels_that_are_missing():
     known = ~np.isnan(numbers)
     np.testing.assert_allclose(rolling.coef_, twin().fit(X[known], numbers[known]).coef_[0], rtol=1e-7)
     assert rolling.classes_.tolist() == [0.0, 1.0]
+    for missing in (None, np.nan, pd.NA):
+        names = y.astype(object)
+        names[100:110] = missing
+        other = RollingJaxEstimator(models.Logistic(), missing="skip", min_periods=60, step=30).fit(X, names)
+        np.testing.assert_array_equal(other.coef_, rolling.coef_)
+        assert other.classes_.tolist() == ["a", "b"]
+        with pytest.raises(ValueError, match="(?s)y contains NaN or None, first in row 100.*missing="):
+            RollingJaxEstimator(models.Logistic()).fit(X, names)
+
+
+@pytest.mark.parametrize("missing", ["raise", "skip"])
+def test_infinite_labels_are_refused(missing):
+    X, y = classes("simulated", 2)
+    with pytest.raises(ValueError, match="Input y contains infinity"):
+        RollingJaxEstimator(models.Logistic(), missing=missing).fit(X, np.where(y == "b", np.inf, 1.0))
 
 
 def test_numbers_for_labels_are_returned_as_such():

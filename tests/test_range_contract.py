@@ -28,7 +28,9 @@ KINDS = [
 
 @pytest.mark.parametrize("estimator", KINDS, ids=["rows", "columns", "sampler", "estimator"])
 @pytest.mark.parametrize(
-    "wrong", [{"start": 1000, "stop": 2000}, {"start": "a"}, {"start": [1]}, {"start": object()}], ids=str
+    "wrong",
+    [{"start": 1000, "stop": 2000}, {"start": "a"}, {"start": [1]}, {"start": object()}],
+    ids=["outside", "text", "list", "object"],
 )
 def test_a_failed_fit_leaves_nothing_behind(estimator, wrong):
     estimator = clone(estimator)
