@@ -20,6 +20,16 @@ settings.register_profile(
 settings.register_profile("thorough", deadline=None, max_examples=500, suppress_health_check=list(HealthCheck))
 settings.load_profile("default")
 
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """``slow(all_but=[...])`` spares the cases of these names."""
+    for item in items:
+        marker = item.get_closest_marker("slow")
+        if marker is not None and item.name.partition("[")[2].removesuffix("]") in marker.kwargs.get("all_but", ()):
+            item.own_markers = [own for own in item.own_markers if own.name != "slow"]
+
+
 _compiled: list[str] = []
 _listening = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,21 +10,29 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 
-def scikit_learn_checks(instances: Mapping[str, Any], expected_failures: Mapping[str, Mapping[str, str]]) -> Any:
-    """Parametrise a test by (estimator, check), as `parametrize_with_checks` does.
+def scikit_learn_checks(
+    instances: Mapping[str, Any],
+    expected_failures: Mapping[str, Mapping[str, str]],
+    quick: Collection[str] | None = None,
+) -> Any:
+    """Parametrise a test by (estimator, check), as `parametrize_with_checks` does; all but the `quick` ones are slow.
 
     That one names tests after ``repr(estimator)``, which holds addresses of functions: workers that share the
     tests would not agree on them.
     """
-    return pytest.mark.parametrize("estimator, check", list(_cases(instances, expected_failures)))
+    return pytest.mark.parametrize("estimator, check", list(_cases(instances, expected_failures, quick)))
 
 
-def _cases(instances: Mapping[str, Any], expected_failures: Mapping[str, Mapping[str, str]]) -> Iterator[Any]:
+def _cases(
+    instances: Mapping[str, Any], expected_failures: Mapping[str, Mapping[str, str]], quick: Collection[str] | None
+) -> Iterator[Any]:
     for name, instance in instances.items():
         expected = expected_failures.get(name, {})
         for estimator, check in estimator_checks_generator(instance):
             called = _name(check)
             marks = [pytest.mark.xfail(reason=expected[called], strict=True)] if called in expected else []
+            if quick is not None and name not in quick:
+                marks.append(pytest.mark.slow)
             yield pytest.param(estimator, check, id=f"{name}-{_described(check)}", marks=marks)
 
 

@@ -58,6 +58,7 @@ def close(found, expected, X, y, tolerance):
     np.testing.assert_allclose(constant, level, rtol=tolerance, atol=tolerance * X.shape[1] * largest)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(problems())
 def test_merging_and_refitting_agree_with_each_other_and_with_lstsq(problem):
@@ -130,6 +131,7 @@ def test_the_default_agrees_on_long_series(n, window, alpha, seed):
         np.testing.assert_allclose(auto.params_["intercept"][i], constant, rtol=1e-9, atol=1e-8)
 
 
+@pytest.mark.slow(all_but=["auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 def test_several_outputs_of_a_long_series(algorithm):
     outputs = 3
@@ -157,6 +159,7 @@ def inflation(X, weight, intercept):
     return np.sqrt(max(factors))
 
 
+@pytest.mark.slow(all_but=["60-40-exact-False"])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(
     ("n", "window", "algorithm"), [(60, 40, "exact"), (60, 40, "refit"), (6_000, 120, "auto"), (6_000, 120, "exact")]
@@ -176,6 +179,7 @@ def test_the_condition_is_the_root_of_the_largest_inflation_factor(n, window, al
     assert np.median(fitted.condition_) > 2
 
 
+@pytest.mark.slow(all_but=["6000-auto"])
 @pytest.mark.parametrize(("n", "algorithm"), [(50, "exact"), (50, "refit"), (6_000, "auto")])
 def test_the_condition_of_one_regressor_is_one_and_of_dependent_ones_infinite(n, algorithm):
     rng = np.random.default_rng(33)
@@ -194,6 +198,7 @@ def test_the_condition_of_one_regressor_is_one_and_of_dependent_ones_infinite(n,
     assert np.isinf(pair.condition_[:2]).all() and np.isfinite(pair.condition_[2:15]).all()
 
 
+@pytest.mark.slow(all_but=["auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact", "refit"])
 def test_twenty_regressors(algorithm):
     # So many are factorised by LAPACK where the platform has it.
@@ -227,6 +232,7 @@ def data(n, seed=0):
     return X, X[:, 0] + rng.normal(size=n)
 
 
+@pytest.mark.slow(all_but=["100"])
 # All are padded to 4096 rows, as no other test of merging is.
 @pytest.mark.parametrize("window", [100, "expanding"])
 def test_merging_compiles_once_for_all_data_of_a_size(window, compiles_of):

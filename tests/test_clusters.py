@@ -24,6 +24,7 @@ def data():
     return X, y, firm, rng.uniform(0.5, 2.0, 250)
 
 
+@pytest.mark.slow(all_but=["linear"])
 @pytest.mark.filterwarnings("ignore:.*var_weights")
 @pytest.mark.parametrize("name", list(PEERS))
 def test_errors_equal_those_of_statsmodels(name):

@@ -72,6 +72,7 @@ def test_clones_refits_and_new_hyperparameters_share_a_kernel(data, compiles_of)
     assert compiles_of(RollingJaxEstimator(models.Linear(), time=0).fit, timed, y) == 0
 
 
+@pytest.mark.slow
 def test_growing_data_compiles_once_for_each_power_of_two(data, compiles_of):
     X, y = data
     total = sum(compiles_of(RollingJaxEstimator(step=50).fit, X[:n], y[:n]) for n in range(1, 257, 5))
@@ -92,6 +93,7 @@ def test_windows_within_a_power_of_two_share_a_kernel(data, compiles_of):
     assert sum(compiles_of(RollingJaxEstimator(window=w, step=9).fit, X, y) for w in (1, 2, 30, 31.5, 64)) == 1
 
 
+@pytest.mark.slow(all_but=["90-expanding"])
 @pytest.mark.parametrize(("n", "window"), [(90, "expanding"), (384, "expanding"), (400, 40)])
 def test_grid_search_over_growing_folds(n, window, data, compiles_of):
     X, y = data[0][:n], data[1][:n]
@@ -164,6 +166,7 @@ def test_a_whole_grid_is_one_compile(data, compiles_of):
         assert compiles_of(walk_forward_grid, rolling, X, y, param_grid=grid) == expected
 
 
+@pytest.mark.slow
 def test_many_windows_need_no_further_compile(data, compiles_of, rng):
     X, y = data
     assert compiles_of(RollingJaxEstimator(capacity=1024, window=5, step=100).fit, X, y) == 1
@@ -171,6 +174,7 @@ def test_many_windows_need_no_further_compile(data, compiles_of, rng):
     assert compiles_of(RollingJaxEstimator(capacity=1024, window=5).fit, more, more[:, 0]) == 0
 
 
+@pytest.mark.slow
 def test_float32_is_a_kernel_of_its_own(data, compiles_of):
     X, y = data
     assert compiles_of(RollingJaxEstimator().fit, X, y) == 1
@@ -178,6 +182,7 @@ def test_float32_is_a_kernel_of_its_own(data, compiles_of):
     assert compiles_of(RollingJaxEstimator().fit, X, y.astype(np.float32)) == 0
 
 
+@pytest.mark.slow
 def test_counters_nest_and_stop_at_the_end_of_their_block(data):
     X, y = data
     with count_compiles() as outer:

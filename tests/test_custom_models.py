@@ -244,6 +244,7 @@ def ridge(X, y, weight, strength, shape):
     return (slope, {"centre": centre, "level": weight @ y / total})
 
 
+@pytest.mark.slow(all_but=["7"])
 @pytest.mark.parametrize("window", ["expanding", 7])
 def test_padding_never_changes_a_result(window):
     runs = []
@@ -293,6 +294,7 @@ class Location(models.WindowModel):
         return params["location"] + 0 * X[:, 0]
 
 
+@pytest.mark.slow
 def test_a_warm_started_subclass_gets_there_sooner_and_to_the_same_place():
     rng = np.random.default_rng(4)
     data, y = rng.normal(size=(600, 1)), 10 + rng.standard_t(2, size=600)

@@ -69,6 +69,7 @@ def test_every_window_is_scikit_learns(rng, data):
     np.testing.assert_allclose(single.params_["coef"], double.params_["coef"], rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_weights_half_life_time_and_gap(rng):
     X, y = correlated(rng, 150)
     times = (np.arange(150) // 3 + 3.0 * (np.arange(150) // 21)).tolist()
@@ -102,6 +103,7 @@ def test_weight_two_is_the_row_twice(rng):
     np.testing.assert_allclose(once.params_["coef"], often.params_["coef"], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_two_targets_and_no_intercept_from_statistics_and_from_rows(rng):
     X, y = correlated(rng, 80)
     Y = np.column_stack([y, 3 * X[:, 4] + rng.normal(size=80)])
@@ -217,6 +219,7 @@ def test_slow_problems_take_few_sweeps_and_change_nothing_for_others(rng):
         assert (missed / np.sqrt(np.einsum("jjn->jn", gram) * square)).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_batches_of_windows_and_of_penalties_are_all_problems_at_once(rng):
     n, alphas = 40, np.array([1.0, 0.1, 0.001])
     gram, cross, square = problems(rng, n)

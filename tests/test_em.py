@@ -93,6 +93,7 @@ def test_every_iteration_raises_the_likelihood(covariance_type, seed):
     assert (np.diff(values) > -1e-10).all()
 
 
+@pytest.mark.slow(all_but=["full"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 def test_blocks_of_rows_change_nothing(covariance_type, monkeypatch):
     X, weight, start = data_and_start(5, 200, k=3, covariance_type=covariance_type)
@@ -169,6 +170,7 @@ def test_singular_covariances_are_named(covariance_type, singular):
     assert not fit_mixture(X, np.ones(25), start, reg_covar=1e-3, **options).singular.any()
 
 
+@pytest.mark.slow
 def test_many_features():
     rng, n_features = np.random.default_rng(1), 17
     X = rng.normal(size=(200, n_features)) @ rng.normal(size=(n_features, n_features))

@@ -30,6 +30,7 @@ def tolerance(order):
     return 1e-9 if order <= 8 else 1e-7 if order <= 14 else 1e-5
 
 
+@pytest.mark.slow(all_but=["legendre-g2_full", "taylor-g2_full"])
 @each_case
 @pytest.mark.parametrize("method", SERIES)
 @pytest.mark.filterwarnings("ignore:.*has not converged")
@@ -219,6 +220,7 @@ def test_number_of_terms():
     assert info.n_terms == 4362
 
 
+@pytest.mark.slow
 def test_many_mixtures_at_once():
     each = [random_mixture(seed, 3, 2) for seed in range(5)]
     stacked = dict(zip(("weights", "means", "covariances"), map(np.stack, zip(*each, strict=True)), strict=True))

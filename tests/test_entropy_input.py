@@ -95,6 +95,7 @@ def test_too_many_terms_for_bounds_names_what_bounds_have():
     assert "method" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_auto_keeps_to_max_terms():
     few = gaussian_mixture_entropy(*GOOD, method="auto", max_terms=20, return_info=True)
     assert 0 < few.n_terms <= 20 < gaussian_mixture_entropy(*GOOD, method="auto", return_info=True).n_terms
@@ -184,6 +185,7 @@ def test_the_program_does_not_grow_with_the_order():
 # Reports about other software, each with the right value.
 
 
+@pytest.mark.slow(all_but=["GaussianMixture-full"])
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize("estimator", [GaussianMixture, BayesianGaussianMixture])
 def test_entropy_of_a_fitted_mixture(estimator, kind):
@@ -202,6 +204,7 @@ def test_entropy_of_a_fitted_mixture(estimator, kind):
     assert lower <= entropy <= upper
 
 
+@pytest.mark.slow
 def test_ill_conditioned_covariances():
     """Scikit-learn issue 29989: log densities of seven features of very different scale."""
     rng = np.random.default_rng(42)
@@ -221,6 +224,7 @@ def test_singular_kernel_matrix_is_refused():
         gaussian_mixture_entropy([1.0], np.zeros((1, 100)), covariance[None])
 
 
+@pytest.mark.slow
 def test_random_triangular_factor_of_many_features():
     """JAX issue 11763: a log density was NaN from 15 features on."""
     factor = np.tril(np.random.default_rng(42).normal(size=(15, 15))) + 3 * np.eye(15)
@@ -234,6 +238,7 @@ def test_negative_entropies_are_right():
     assert abs(gaussian_mixture_entropy([1.0], [[3.0]], [[[1e-12]]], method="auto") + 12.3965720248) < 1e-9
 
 
+@pytest.mark.slow
 def test_many_features_decline_by_their_bracket():
     """Stats.SE 362479: equal diagonal components of up to 20 features, where plain series fail."""
     rng = np.random.default_rng(0)

@@ -51,6 +51,7 @@ def relative_error(found, expected):
     return np.linalg.norm(flat[0] - flat[1]) / np.linalg.norm(flat[1])
 
 
+@pytest.mark.slow(all_but=["m2_1d_overlap-quadrature-8-1e-08"])
 @pytest.mark.parametrize(
     ("name", "method", "order", "error"),
     [
@@ -66,6 +67,7 @@ def test_gradients_against_the_truth(name, method, order, error):
     assert relative_error(gradients(mixture, method=method, order=order), true_gradients(*mixture)) < error
 
 
+@pytest.mark.slow(all_but=["full-legendre"])
 @pytest.mark.parametrize(
     ("kind", "method"),
     [("full", "legendre"), ("full", "sobol"), ("tied", "legendre"), ("diag", "taylor"), ("spherical", "legendre")],
@@ -96,6 +98,7 @@ def test_gradients_against_differences(kind, method):
     np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2 * step), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_every_transformation_in_single_precision_computes_in_double():
     weights = np.array([0.3, 0.7])
     means = np.array([[[0.0], [1.0]], [[0.0], [2.0]]], np.float32)
@@ -135,6 +138,7 @@ def test_second_derivatives():
     np.testing.assert_allclose(hessian[0], [pure, mixed], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_not_traced_keeps_its_precision():
     # In single precision the two means would be one.
     means = np.array([[1e9], [1e9 + 2.0]])
@@ -171,6 +175,7 @@ EDGES = {  # most of one shape, for which kernels are compiled once
 }
 
 
+@pytest.mark.slow(all_but=["zero weight", "one component", "far from the origin"])
 @pytest.mark.parametrize("name", EDGES)
 def test_finite_values_and_gradients(name):
     *arrays, kind = EDGES[name]
@@ -188,6 +193,7 @@ def test_finite_values_and_gradients(name):
         assert all(np.isfinite(g).all() for g in found)
 
 
+@pytest.mark.slow
 def test_gradient_at_zero_weight_is_the_one_from_the_right():
     means, covariances = np.array([[0.0], [1.0], [2.0]]), np.ones((3, 1, 1))
     at_zero = gradients((np.array([0.0, 0.5, 0.5]), means, covariances), order=8)[0]

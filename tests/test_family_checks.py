@@ -16,7 +16,7 @@ FAMILIES = {
 }
 
 
-@scikit_learn_checks(FAMILIES, {})
+@scikit_learn_checks(FAMILIES, {}, quick={"logistic"})
 def test_scikit_learn(estimator, check):
     check(estimator)
 

@@ -18,6 +18,7 @@ def rolling(algorithm, capacity=N, **parameters):
     return RollingJaxEstimator(models.Linear(), algorithm=algorithm, capacity=capacity, **parameters)
 
 
+@pytest.mark.slow(all_but=["35-160-auto"])
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "refit"])
 @pytest.mark.parametrize(("repeats", "capacity"), [(35, 160), (5000, N)])  # 140 rows, and 20000
 def test_an_outlier_in_x_is_forgotten(repeats, capacity, algorithm):
@@ -82,6 +83,7 @@ def test_dropping_older_rows_changes_nothing(name, first, algorithm):
     assert precise.slope_errors(found[:1], slopes).max() <= 1e-10
 
 
+@pytest.mark.slow(all_but=["random walk-exact"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", ["random walk", "jump at 10123"])
 def test_padding_changes_nothing(name, algorithm):

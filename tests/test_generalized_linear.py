@@ -54,6 +54,7 @@ def test_every_window_equals_its_twin(family, name):
     assert np.isnan(predictions[: -len(expected)]).all()
 
 
+@pytest.mark.slow(all_but=["poisson"])
 @pytest.mark.parametrize("family", ["poisson", "gamma", "tweedie 1.5"])
 def test_weights_half_life_no_intercept_no_penalty(family):
     X, score = DATA["diabetes"]()
@@ -127,6 +128,7 @@ def test_no_value_recompiles(compiled):
     assert len(compiled) == before
 
 
+@pytest.mark.slow
 def test_windows_without_events():
     X, score = DATA["simulated"]()
     y = target("poisson", score)

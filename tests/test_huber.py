@@ -98,6 +98,7 @@ def test_scikit_learn_finds_nothing_lower():
         np.testing.assert_allclose(rolling.params_["scale"][i], fit.scale_, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_weights_half_life_and_no_intercept():
     X, y = data("diabetes")
     X, y = X[:150], y[:150]
@@ -127,6 +128,7 @@ def test_panel_with_dates_and_a_gap():
     np.testing.assert_allclose(predictions[np.argsort(order)][300:305], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_targets_and_single_precision():
     X, first = data("medical")
     X = X.astype(np.float32)
@@ -203,6 +205,7 @@ def test_perfect_fits_are_exact_and_flagged():
     assert level.converged_.all() and not level.determined_.any() and not level.params_["coef"].any()
 
 
+@pytest.mark.slow
 def test_close_fits_have_all_digits():
     # Residuals of a ten thousandth of the targets, of which an offset of 1e6 leaves ten digits.
     rng = np.random.default_rng(4)

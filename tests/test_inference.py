@@ -54,6 +54,7 @@ def rolling(kind, intercept=True, **parameters):
     return RollingJaxEstimator(models.Linear(fit_intercept=intercept), inference=kind, **parameters)
 
 
+@pytest.mark.slow(all_but=["60-20-HC1-False-False", "60-20-nonrobust-False-False"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,6 +70,7 @@ def test_rolling_windows(n, window, kind, intercept, weighted):
         check_window(fitted, i, reference_fit(X[rows], y[rows], weight[rows], kind, intercept), intercept)
 
 
+@pytest.mark.slow(all_but=["HAC-exact"])
 @pytest.mark.parametrize(
     ("kind", "algorithm"), [("nonrobust", "exact"), ("HAC", "exact"), *((kind, "refit") for kind in KINDS)]
 )
@@ -86,6 +88,7 @@ def test_both_algorithms_at_a_large_offset(kind, algorithm):
         np.testing.assert_allclose(fitted.r2_[i], expected.rsquared, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "kind"), [*((60, kind) for kind in KINDS), (6_000, "HC1"), (6_000, "HAC")])
 def test_expanding_windows(n, kind):
     X, y, weight = make_data(n)
@@ -133,6 +136,7 @@ def test_rows_of_weight_zero_are_absent(kind):
         check_window(fitted, i, reference_fit(X[rows], y[rows], weight[rows], kind))
 
 
+@pytest.mark.slow(all_but=["60-20-nonrobust"])
 @pytest.mark.parametrize(("n", "window", "kind"), [(*SMALL, "nonrobust"), (*LARGE, "HC1")])
 def test_half_lives_are_weights(n, window, kind):
     X, y, _ = make_data(n)
@@ -155,6 +159,7 @@ def test_single_precision(n, window, kind):
         check_window(fitted, i, reference_fit(X[rows].astype(float), y[rows].astype(float), one, kind), rtol=1e-4)
 
 
+@pytest.mark.slow(all_but=["60-20-HAC-False"])
 @pytest.mark.parametrize(("n", "window", "kind", "intercept"), [(*SMALL, "HAC", False), (*LARGE, "HC1", True)])
 def test_each_output_equals_its_own_fit(n, window, kind, intercept):
     X, y, weight = make_data(n)

@@ -33,6 +33,7 @@ def worst(found, X, y, window, windows):
     return (np.abs(found.params_["coef"][windows] - np.asarray(slopes, float)) / size).max()
 
 
+@pytest.mark.slow
 def test_plain_data_go_in_lanes_and_nothing_is_done_twice():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(N, 7)), rng.normal(size=N)
@@ -58,6 +59,7 @@ def test_every_lane_is_refused_if_its_end_does_not_agree(monkeypatch):
     assert not lanes.fit_lanes(X, y, None, stops - 100, stops, **options).good.any()
 
 
+@pytest.mark.slow(all_but=["30.0"])
 @pytest.mark.parametrize("size", [30.0, 400.0, 1000.0, 1e5])
 def test_large_rows_along_one_direction_do_not_hide_each_other(size):
     # A large row at the end of a lane makes what an earlier one left behind look small.
@@ -117,6 +119,7 @@ def test_a_subclass_with_a_fit_of_its_own_is_fitted_by_it(algorithm):
         RollingJaxEstimator(LogLinear(), inference="HC0").fit(X[:50], y[:50])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.1, 1e6 + 0.1])
 @pytest.mark.parametrize(("n", "kind"), [(200, "nonrobust"), (200, "HC1"), (N, "nonrobust")])
 def test_of_a_constant_target_nothing_is_explained(level, n, kind):

@@ -87,6 +87,7 @@ def scipy_fit(name, X, y, weight, start=None):
         return curve_fit(plain, X, y, p0=truth if start is None else start, sigma=1 / np.sqrt(weight), **exact)[0]
 
 
+@pytest.mark.slow(all_but=["growth"])
 @pytest.mark.parametrize("name", CURVES)
 def test_every_window_is_that_of_curve_fit(name):
     X, y = data(name)
@@ -107,6 +108,7 @@ def test_every_window_is_that_of_curve_fit(name):
     assert np.isfinite(fitted.condition_).all() and fitted.determined_.all()
 
 
+@pytest.mark.slow
 def test_weights_repeat_rows_and_zero_leaves_them_out():
     X, y = data("growth")
     weight = np.random.default_rng(2).integers(0, 3, size=N).astype(float)
@@ -202,6 +204,7 @@ def powered(params, X, power):
     return params * X[:, 0] ** power
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_traced_and_predictions_use_their_own():
     X = np.random.default_rng(0).uniform(1, 2, size=(N, 1))
     y = 3 * X[:, 0] ** 2
@@ -237,6 +240,7 @@ def line(params, X):
     return params["constant"] + X @ params["slopes"]
 
 
+@pytest.mark.slow
 def test_the_start_may_follow_the_number_of_features():
     def initial(n_features):
         return {"constant": 0.0, "slopes": np.zeros(n_features)}

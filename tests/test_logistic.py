@@ -23,6 +23,7 @@ def twin(C=1.0):
     return LogisticRegression(C=C, tol=1e-13, max_iter=1000, solver="newton-cholesky")
 
 
+@pytest.mark.slow(all_but=["medical-1.0"])
 @pytest.mark.parametrize("C", [0.05, 1.0, np.inf])
 @pytest.mark.parametrize("name", ["simulated", "medical", "diabetes"])
 def test_two_classes(name, C):
@@ -41,6 +42,7 @@ def test_two_classes(name, C):
     assert set(found[: -len(expected)]) == {None}
 
 
+@pytest.mark.slow(all_but=["iris"])
 @pytest.mark.parametrize("name", ["simulated", "iris"])
 def test_three_classes(name):
     X, y = classes(name, 3)
@@ -62,6 +64,7 @@ def test_three_classes(name):
     assert rolling.decision_function(X).shape == (len(X), 3)
 
 
+@pytest.mark.slow(all_but=["3"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_weights_and_half_life(n_classes):
     X, y = classes("simulated", n_classes)

@@ -54,6 +54,7 @@ def returns(n=700, seed=0):
     return out
 
 
+@pytest.mark.slow
 def test_garch_is_the_root_of_its_likelihoods_slopes_in_every_window():
     y = returns()
     weight = np.random.default_rng(1).integers(0, 3, size=len(y)).astype(float)
@@ -88,6 +89,7 @@ def heavy_tails(n=150):
     return X, 1 + X @ [2.0, -1.0] + 0.3 * rng.standard_t(1.5, size=n)
 
 
+@pytest.mark.slow(all_but=["newton"])
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
 def test_a_robust_loss_is_minimised_as_scipy_does(solver):
     X, y = heavy_tails()
@@ -124,6 +126,7 @@ def squares(params, X, y):
     return (y - X @ params) ** 2
 
 
+@pytest.mark.slow(all_but=["auto"])
 @pytest.mark.parametrize("solver", ["newton", "auto"])  # 14 unknowns: "auto" is L-BFGS
 def test_many_unknowns_and_bounds_are_those_of_least_squares(solver):
     rng = np.random.default_rng(4)
@@ -147,6 +150,7 @@ def wells(params, X, y):
     return (u * u - 1) ** 2 + (v - u * y) ** 2
 
 
+@pytest.mark.slow(all_but=["newton"])
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
 def test_an_indefinite_hessian_is_left_downhill(solver):
     y = np.random.default_rng(5).normal(size=40)

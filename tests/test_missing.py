@@ -55,6 +55,7 @@ def simple(n=40, k=1, seed=0):
     return X, 1 + 2 * X[:, 0] + rng.normal(size=n)
 
 
+@pytest.mark.slow(all_but=["auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact", "refit"])
 def test_a_missing_target_is_forgotten(algorithm):
     X, y = simple()
@@ -93,6 +94,7 @@ def test_a_short_window_over_a_hole(algorithm):
     assert fitted.params_["coef"][7, 0] == pytest.approx((15 - 13) / 2, rel=1e-12)
 
 
+@pytest.mark.slow(all_but=["auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact", "refit"])
 def test_missing_features(algorithm):
     X, y = simple(60, k=3)
@@ -136,6 +138,7 @@ def test_windows_in_time(window, count):
     check(fitted, X, y, expected, least=5)
 
 
+@pytest.mark.slow(all_but=["exact"])
 @pytest.mark.parametrize("algorithm", ["exact", "refit"])
 def test_half_lives_are_measured_from_the_newest_row_that_counts(algorithm):
     X, y = simple(30, k=2)
@@ -149,6 +152,7 @@ def test_half_lives_are_measured_from_the_newest_row_that_counts(algorithm):
         np.testing.assert_allclose(fitted.params_["intercept"][i], constant, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow(all_but=["auto-120"])
 @pytest.mark.parametrize("window", [120, "expanding"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 def test_long_series(algorithm, window):
@@ -246,6 +250,7 @@ def test_by_default_missing_values_are_refused():
         RollingJaxEstimator(missing="drop").fit(X, y)
 
 
+@pytest.mark.slow(all_but=["exact"])
 @pytest.mark.parametrize("algorithm", ["exact", "refit"])
 def test_standard_errors_count_valid_rows(algorithm):
     X, y = simple(60, k=2)

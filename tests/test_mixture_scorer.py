@@ -29,6 +29,7 @@ def entropy_of(fitted):
     return gaussian_mixture_entropy(*parameters, covariance_type=fitted.covariance_type)
 
 
+@pytest.mark.slow(all_but=["full"])
 @each_type
 def test_criteria(covariance_type):
     sklearns = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(X)
@@ -70,6 +71,7 @@ def test_order_and_method_are_the_scorers():
         assert GaussianMixtureEntropy(**options)(sklearns, X) == gaussian_mixture_entropy(*arrays, **options)
 
 
+@pytest.mark.slow
 def test_cross_validation_with_the_scorer_in_two_processes():
     scores = cross_val_score(GaussianMixture(3, random_state=0), X, scoring=GaussianMixtureEntropy(), cv=2, n_jobs=2)
     folds = np.array_split(np.arange(len(X)), 2)

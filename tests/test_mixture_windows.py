@@ -66,6 +66,7 @@ def sklearn_from(start, data, covariance_type, **options):
     return mixture.fit(data)
 
 
+@pytest.mark.slow(all_but=["full"])
 @each_type
 def test_every_window_continues_the_one_before_as_scikit_learn_would(covariance_type):
     fitted = rolling(covariance_type=covariance_type).fit(X[:160])
@@ -87,6 +88,7 @@ def test_the_first_window_is_a_good_start(covariance_type):
     np.testing.assert_allclose(ours[ours[:, 0].argsort()], theirs[theirs[:, 0].argsort()], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_labels_stay_aligned_over_more_windows_than_a_call_takes():
     data, labels = np.tile(X, (2, 1)), np.tile(LABELS, 2)
     data[700:] += 12.0  # the drift goes on
@@ -126,6 +128,7 @@ def test_one_component_is_mean_and_covariance(window):
         np.testing.assert_allclose(covariance[0], np.cov(rows.T, ddof=0), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_blocks_of_long_windows():
     data = np.random.default_rng(3).normal(size=(2500, 6)) + 8 * (np.arange(2500) % 2)[:, None]
     fitted = rolling(2, window="expanding", min_periods=2498, tol=1e-9).fit(data)
@@ -135,6 +138,7 @@ def test_blocks_of_long_windows():
         np.testing.assert_allclose(covariances[k], np.cov(own.T, ddof=0), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_weights_and_half_lives_count_rows():
     weight = np.random.default_rng(4).integers(0, 3, size=200).astype(float)
     times = np.arange(200.0)
@@ -227,6 +231,7 @@ def mean_log_density(mixture, rows):
     return np.log(sum(w * multivariate_normal(m, S).pdf(rows) for w, m, S in parts)).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "n_components", "window"), [(regimes, 2, 100), (far_clusters, 3, "expanding")])
 def test_windows_are_as_likely_as_scikit_learns_from_several_starts(make, n_components, window):
     gaps = []
@@ -254,6 +259,7 @@ def test_a_component_without_rows_gets_rows_again():
     assert mean_log_density(last, data) > best.score(data) - 0.01
 
 
+@pytest.mark.slow
 def test_a_component_that_stays_without_a_row_counts_as_not_converged():
     with pytest.warns(ConvergenceWarning, match=r"61 of 61 .* ends at 1 \(then 2, 3\).* less than one row"):
         fitted = rolling(3, window=2, min_periods=2).fit(X[:62])
@@ -337,6 +343,7 @@ def test_entropy_path(compiled):
     assert fitted.fit(X[:140]).entropy_path_.entropy.shape == (41,)
 
 
+@pytest.mark.slow
 def test_entropy_path_of_windows_without_a_fit():
     data = X[:200].copy()
     data[50:110] = data[50]
@@ -353,6 +360,7 @@ def test_entropy_path_of_windows_without_a_fit():
     assert f"up to {np.nanmax(away):.2g} nats" in str(caught[0].message)
 
 
+@pytest.mark.slow
 def test_a_lower_bound_below_the_others_is_no_fault():
     fitted = rolling(2, order=2, method="taylor", step=25).fit(X[:150])
     path = fitted.entropy_path_

@@ -219,6 +219,7 @@ print(max(used) - used[0], len(used))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow_with_the_signal(tmp_path):
     n = 50_000_000  # 200 MB, of which a sparse file holds nothing

@@ -97,6 +97,7 @@ def perfect():
     return X[:300], X[:300] @ [1.0, 2.0, 3.0] + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantile, alpha", [(0.5, 0.0), (0.25, 0.05), (0.97, 0.0)])
 @pytest.mark.parametrize("make", [tied, repeated, constant, dependent, outliers, perfect])
 def test_degenerate_windows_have_the_right_objective(make, quantile, alpha):
@@ -123,6 +124,7 @@ def test_few_rows(n_rows):
     np.testing.assert_allclose(level.predict(X), -7)
 
 
+@pytest.mark.slow
 def test_weights_half_life_and_no_intercept():
     X, y = data("diabetes")
     X, y = X[:150], y[:150]
@@ -140,6 +142,7 @@ def test_weights_half_life_and_no_intercept():
     assert fading.intercept_ == 0
 
 
+@pytest.mark.slow
 def test_many_features_and_rows():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(1100, 20))

@@ -189,6 +189,7 @@ def test_classifier_and_unsupervised(signal):
     assert clusters.score(X) == pytest.approx(clusters.estimator_.score(X[inside]))
 
 
+@pytest.mark.slow(all_but=["own-drop", "scikit-learn-drop"])
 @pytest.mark.parametrize("rows", ["drop", "weight"])
 @pytest.mark.parametrize(
     "model",

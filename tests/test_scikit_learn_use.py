@@ -81,6 +81,7 @@ def test_weights_reach_the_fit_through_a_pipeline(data):
     np.testing.assert_allclose(pipeline.predict(X), expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_models_can_be_searched_and_the_grid_stays_as_it_was(data):
     X, y = data
     candidates = [models.Linear(alpha=0.5), models.Linear(fit_intercept=False), custom().model]
@@ -90,6 +91,7 @@ def test_models_can_be_searched_and_the_grid_stays_as_it_was(data):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_parallel_scores_equal_serial_ones(data, backend):
     X, y = data

@@ -161,6 +161,7 @@ def test_rolling_with_weights(name, algorithm):
     check(fitted, expected, chosen, tolerance_of(name))
 
 
+@pytest.mark.slow(all_but=["plain-auto"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", SERIES)
 def test_rolling_with_a_half_life(name, algorithm):
@@ -189,6 +190,7 @@ def test_panel(name, algorithm):
     check(fitted, expected, chosen, tolerance_of(name))
 
 
+@pytest.mark.slow(all_but=["outlier-auto"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", ["outlier", "up at 7001, down at 13456"])
 def test_expanding_with_a_half_life(name, algorithm):
@@ -230,6 +232,7 @@ def test_extended_precision_is_enough_for_several_regressors(k, kind):
         assert precise.slope_errors(slopes[i], exact) <= 1e-13
 
 
+@pytest.mark.slow(all_but=["2-collinear-auto", "2-plain-auto"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", ["plain", "offset 1e4", "collinear"])
 @pytest.mark.parametrize("k", [2, 4])

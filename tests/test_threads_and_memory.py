@@ -44,6 +44,7 @@ def in_threads(jobs, n_threads=4, rounds=10):
         return [outcome for part in pool.map(work, range(n_threads)) for outcome in part]
 
 
+@pytest.mark.slow(all_but=["True"])
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("warm", [True, False])
 def test_threads_in_both_precisions_do_not_disturb_each_other(warm):
@@ -161,6 +162,7 @@ def memory_of(call):
     return analysis.temp_size_in_bytes, analysis.output_size_in_bytes
 
 
+@pytest.mark.slow(all_but=["2000-60-1000000.0"])
 @pytest.mark.parametrize(
     ("n", "window", "max_memory"),
     [(2000, "expanding", 256e6), (2000, "expanding", 8e6), (2000, 60, 1e6), (2000, 60, 256e6)],
@@ -206,6 +208,7 @@ def test_a_users_model_stays_below_the_limit_too(calls, rng):
     assert temporary + results <= 256e6
 
 
+@pytest.mark.slow(all_but=["8000000.0-exact"])
 @pytest.mark.parametrize("algorithm", ["exact", "auto"])
 @pytest.mark.parametrize("max_memory", [8e6, 256e6])
 def test_merged_statistics_and_lanes_stay_below_the_limit(algorithm, max_memory, calls, rng):
@@ -221,6 +224,7 @@ def test_merged_statistics_and_lanes_stay_below_the_limit(algorithm, max_memory,
     np.testing.assert_allclose(fitted.coef_, expected[1:].T, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_fits_in_four_threads_give_what_one_gives():
     rng = np.random.default_rng(5)

@@ -143,6 +143,7 @@ def test_offsets(dtype, offset, tolerance, algorithm):
             assert fitted.params_["mean"][i, 0] == pytest.approx(expected["mean"], rel=float(np.finfo(dtype).eps) * 2)
 
 
+@pytest.mark.slow(all_but=["20000-250-auto", "300-30-exact"])
 @pytest.mark.parametrize(
     ("n", "window", "algorithm"),
     [
@@ -249,6 +250,7 @@ def check_covariance(params, i, rows, weight, ddof, rtol=1e-9):
     np.testing.assert_allclose(params["covariance"][i], expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
+@pytest.mark.slow(all_but=["60-20-exact", "20000-250-auto"])
 @pytest.mark.parametrize(
     ("n", "window", "algorithm"),
     [
