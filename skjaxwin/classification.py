@@ -35,7 +35,9 @@ def encode(X: Any, y: Any, *, missing: bool) -> tuple[np.ndarray, np.ndarray]:
     """
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
-    known = np.ones(len(y), bool) if y.dtype.kind in "iubUS" else np.array([not is_missing(value) for value in y])
+    if len(y) == 0:
+        return y, y  # for scikit-learn's message, as it validates X
+    known = np.ones(len(y), bool) if y.dtype.kind in "iubUS" else np.array([not is_missing(value) for value in y], bool)
     if not missing and not known.all():
         raise ValueError(f"Input y contains NaN or None, first in row {int(np.argmin(known))}.")
     # Before scikit-learn looks at the kind of target, which casts infinity to an integer.

@@ -85,6 +85,7 @@ def test_merging_and_refitting_agree_with_each_other_and_with_lstsq(problem):
         close(one, (slopes, constant), X[rows], y[rows], tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["exact", "refit"])
 @pytest.mark.parametrize("k", [1, 5])
 def test_as_many_rows_as_slopes_never_determine_a_level_too(k, algorithm):
@@ -101,6 +102,7 @@ def test_as_many_rows_as_slopes_never_determine_a_level_too(k, algorithm):
         np.testing.assert_allclose(fitted.params_["coef"][i], shortest, rtol=1e-6, atol=1e-6 * np.abs(shortest).max())
 
 
+@pytest.mark.slow
 @settings(max_examples=3)
 @given(
     st.integers(5_000, 9_000),
@@ -232,7 +234,7 @@ def data(n, seed=0):
     return X, X[:, 0] + rng.normal(size=n)
 
 
-@pytest.mark.slow(all_but=["100"])
+@pytest.mark.slow
 # All are padded to 4096 rows, as no other test of merging is.
 @pytest.mark.parametrize("window", [100, "expanding"])
 def test_merging_compiles_once_for_all_data_of_a_size(window, compiles_of):

@@ -86,6 +86,7 @@ def test_growing_data_within_a_capacity_compiles_once(data, compiles_of):
     assert total == 1
 
 
+@pytest.mark.slow
 def test_windows_within_a_power_of_two_share_a_kernel(data, compiles_of):
     X, y = data
     assert sum(compiles_of(RollingJaxEstimator(window=w, step=9).fit, X, y) for w in (65, 80, 100.0, 128, 97)) == 1

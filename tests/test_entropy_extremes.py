@@ -34,6 +34,7 @@ def compact_and_full(kind, covariances):
     return compact, full
 
 
+@pytest.mark.slow
 @settings(max_examples=16)
 @given(
     st.floats(0, 16), st.integers(0, 10**6), st.sampled_from([("full", 3), ("tied", 2), ("diag", 2), ("spherical", 1)])
@@ -70,6 +71,7 @@ def test_near_components_lose_nothing_where_others_are_far(kind):
     np.testing.assert_allclose(values, values[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_derivatives_of_bounds_far_apart_are_finite():
     def width(means):
         lower, upper = gaussian_mixture_entropy_bounds([0.5, 0.5], means, np.eye(2), covariance_type="tied")
@@ -110,6 +112,7 @@ def test_sampling_knows_its_error_where_few_points_meet_a_narrow_component(width
     assert max(info.standard_error for info in found) < 2e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["legendre", "quadrature"])
 def test_second_derivatives_at_weights_of_zero(method):
     means, covariances = np.array([[0.0], [1.0], [2.0]]), np.ones(3)
@@ -137,6 +140,7 @@ def test_second_derivatives_at_weights_of_zero(method):
     np.testing.assert_allclose(hessian, np.transpose(hessian), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_second_derivatives_at_weights_of_zero_are_finite():
     def entropy(weights):
         return gaussian_mixture_entropy(
@@ -151,6 +155,7 @@ def test_second_derivatives_at_weights_of_zero_are_finite():
         assert np.isfinite(jax.jit(jax.hessian(entropy))(jnp.array([0.0, 1.0]))).all()
 
 
+@pytest.mark.slow
 def test_conditions_with_a_batch_of_predicates():
     weights, covariances = np.array([0.3, 0.7]), np.ones((2, 1, 1))
     means = np.array([[[0.0], [1.0]], [[0.0], [2.0]]], np.float32)
@@ -178,6 +183,7 @@ def test_conditions_with_a_batch_of_predicates():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_traced_bound_below_the_density_gives_nan():
     # The largest density is at 0, where no component's mean is.
     mixture = [0.5, 0.5], np.array([[-0.9], [0.9]]), np.ones((2, 1, 1))
@@ -211,6 +217,7 @@ def test_info_is_a_pytree():
     assert doubled.upper == 2 * known.upper
 
 
+@pytest.mark.slow
 def test_a_series_outside_of_its_bounds_warns():
     rng = np.random.default_rng(0)
     mixture = np.full(4, 0.25), rng.normal(size=(4, 12)), rng.uniform(0.5, 2, size=(4, 12))

@@ -148,6 +148,7 @@ def test_what_is_not_traced_keeps_its_precision():
     assert abs(slope[0]) > 0.01
 
 
+@pytest.mark.slow
 def test_bounds_and_info_inside_jit():
     mixture = random_mixture(1, 3, 2)
 
@@ -175,7 +176,7 @@ EDGES = {  # most of one shape, for which kernels are compiled once
 }
 
 
-@pytest.mark.slow(all_but=["zero weight", "one component", "far from the origin"])
+@pytest.mark.slow(all_but=["one component"])
 @pytest.mark.parametrize("name", EDGES)
 def test_finite_values_and_gradients(name):
     *arrays, kind = EDGES[name]

@@ -70,7 +70,7 @@ def test_rolling_windows(n, window, kind, intercept, weighted):
         check_window(fitted, i, reference_fit(X[rows], y[rows], weight[rows], kind, intercept), intercept)
 
 
-@pytest.mark.slow(all_but=["HAC-exact"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "algorithm"), [("nonrobust", "exact"), ("HAC", "exact"), *((kind, "refit") for kind in KINDS)]
 )
@@ -101,6 +101,7 @@ def test_expanding_windows(n, kind):
         check_window(fitted, i, reference_fit(X[rows], y[rows], weight[rows], kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("stamps", "window"), [(20, 8), (2_000, 40)])
 def test_panels(stamps, window, kind):
@@ -136,7 +137,7 @@ def test_rows_of_weight_zero_are_absent(kind):
         check_window(fitted, i, reference_fit(X[rows], y[rows], weight[rows], kind))
 
 
-@pytest.mark.slow(all_but=["60-20-nonrobust"])
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "window", "kind"), [(*SMALL, "nonrobust"), (*LARGE, "HC1")])
 def test_half_lives_are_weights(n, window, kind):
     X, y, _ = make_data(n)
@@ -159,7 +160,7 @@ def test_single_precision(n, window, kind):
         check_window(fitted, i, reference_fit(X[rows].astype(float), y[rows].astype(float), one, kind), rtol=1e-4)
 
 
-@pytest.mark.slow(all_but=["60-20-HAC-False"])
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "window", "kind", "intercept"), [(*SMALL, "HAC", False), (*LARGE, "HC1", True)])
 def test_each_output_equals_its_own_fit(n, window, kind, intercept):
     X, y, weight = make_data(n)

@@ -91,6 +91,7 @@ HARD = {
 }
 
 
+@pytest.mark.slow(all_but=["bursts-60"])
 @pytest.mark.parametrize(("name", "window"), [*((name, WINDOW) for name in HARD), ("bursts", "expanding")])
 def test_lanes_and_what_replaces_them_are_exact(name, window):
     X = HARD[name](np.random.default_rng(3))

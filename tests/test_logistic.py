@@ -64,7 +64,7 @@ def test_three_classes(name):
     assert rolling.decision_function(X).shape == (len(X), 3)
 
 
-@pytest.mark.slow(all_but=["3"])
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_weights_and_half_life(n_classes):
     X, y = classes("simulated", n_classes)
@@ -120,6 +120,7 @@ def test_grid_of_penalties_in_one_call(compiled):
         assert predictions.tolist() == alone.walk_forward_predict(X, y).tolist()
 
 
+@pytest.mark.slow
 def test_searched_like_any_classifier():
     X, y = classes("simulated", 2)
     search = GridSearchCV(
@@ -178,6 +179,7 @@ def test_one_class_among_two():
         RollingJaxEstimator(models.Logistic()).fit(X, np.zeros(100))
 
 
+@pytest.mark.slow
 def test_hard_windows_are_flagged_and_harm_no_other():
     X, y = classes("simulated", 2)
     hard, labels = X.copy(), y.copy()

@@ -89,7 +89,7 @@ def heavy_tails(n=150):
     return X, 1 + X @ [2.0, -1.0] + 0.3 * rng.standard_t(1.5, size=n)
 
 
-@pytest.mark.slow(all_but=["newton"])
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
 def test_a_robust_loss_is_minimised_as_scipy_does(solver):
     X, y = heavy_tails()
@@ -126,7 +126,7 @@ def squares(params, X, y):
     return (y - X @ params) ** 2
 
 
-@pytest.mark.slow(all_but=["auto"])
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "auto"])  # 14 unknowns: "auto" is L-BFGS
 def test_many_unknowns_and_bounds_are_those_of_least_squares(solver):
     rng = np.random.default_rng(4)
@@ -228,6 +228,7 @@ def test_mistakes_are_named(loss, options, error, message):
         RollingJaxEstimator(model, window=20, step=40).fit(np.ones((40, 1)), np.arange(40.0))
 
 
+@pytest.mark.slow
 def test_predictions_need_a_function():
     X, y = heavy_tails(60)
     start = {"level": 0.5, "slopes": np.array([1.5, -0.5])}

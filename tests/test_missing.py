@@ -250,7 +250,7 @@ def test_by_default_missing_values_are_refused():
         RollingJaxEstimator(missing="drop").fit(X, y)
 
 
-@pytest.mark.slow(all_but=["exact"])
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["exact", "refit"])
 def test_standard_errors_count_valid_rows(algorithm):
     X, y = simple(60, k=2)

@@ -189,6 +189,7 @@ def test_a_window_without_a_fit_is_nan_and_the_next_one_starts_anew():
     np.testing.assert_array_equal(np.isnan(predicted[40:]), bad[:-1])
 
 
+@pytest.mark.slow
 def test_a_grid_of_numbers_is_one_fit(compiled):
     before = len(compiled)
     grid = {"model__tol": [1e-2, 1e-6], "model__reg_covar": [1e-6, 0.5]}
@@ -326,6 +327,7 @@ def test_a_search_over_the_number_of_components():
 # Entropies.
 
 
+@pytest.mark.slow
 def test_entropy_path(compiled):
     fitted = rolling(2, order=6).fit(X[:150])
     before = len(compiled)

@@ -44,6 +44,7 @@ def assert_optimal(rolling, X, y, weight=None, rtol=1e-9):
     return fits
 
 
+@pytest.mark.slow(all_but=["diabetes-0.5-0.01", "diabetes-0.9-0.0"])
 @pytest.mark.parametrize("quantile, alpha", [(0.5, 0.0), (0.9, 0.0), (0.1, 0.1), (0.5, 0.01)])
 @pytest.mark.parametrize("name", list(DATA))
 def test_every_window_equals_its_twin(name, quantile, alpha):
@@ -114,6 +115,7 @@ def test_degenerate_windows_have_the_right_objective(make, quantile, alpha):
         assert not rolling.params_["coef"][:, 1].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [2, 4, 6])
 def test_few_rows(n_rows):
     X, y = data("diabetes")

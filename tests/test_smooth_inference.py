@@ -55,6 +55,7 @@ def test_errors_equal_those_of_statsmodels(family, inference, weighted):
         np.testing.assert_allclose(rolling.t_values_["coef"][i], slopes)
 
 
+@pytest.mark.slow
 def test_no_intercept_and_default_lags():
     X, y = data("poisson")
     model = models.Poisson(alpha=0.0, fit_intercept=False)
@@ -66,6 +67,7 @@ def test_no_intercept_and_default_lags():
     np.testing.assert_allclose(rolling.standard_errors_["coef"][-1], expected.bse, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_new_kind_of_errors_compiles_nothing(compiled):
     X, y = data("gamma")
     RollingJaxEstimator(models.Gamma(alpha=0.0), inference="HC0", **WINDOW).fit(X, y)
@@ -75,6 +77,7 @@ def test_a_new_kind_of_errors_compiles_nothing(compiled):
     assert len(compiled) == before
 
 
+@pytest.mark.slow
 def test_windows_without_errors():
     X, y = data("poisson")
     y[:150] = 0
@@ -85,6 +88,7 @@ def test_windows_without_errors():
     assert np.isfinite(rolling.standard_errors_["coef"][~empty]).all()
 
 
+@pytest.mark.slow
 def test_what_has_no_errors():
     X, y = data("logistic")
     with pytest.raises(ValueError, match=r"needs C=numpy.inf"):

@@ -170,6 +170,7 @@ def test_pandas_agrees(n, window, algorithm):
         check(fitted.params_, i, two_pass(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_weight_counts_as_that_many_rows(algorithm):
     rng = np.random.default_rng(22)
