@@ -140,6 +140,7 @@ def test_first_and_last(window, timed, algorithm):
     np.testing.assert_array_equal(fitted.params_["close"], [X[r[-1], 0] for _, r in windows])
 
 
+@pytest.mark.slow(all_but=["1300-auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 @pytest.mark.parametrize("window", [250, 1_300, "expanding"])
 def test_long_series(window, algorithm):
@@ -155,6 +156,7 @@ def test_long_series(window, algorithm):
         np.testing.assert_array_equal(maximum[i], (X[rows] - 5).max(axis=0))
 
 
+@pytest.mark.slow(all_but=["1300-auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 @pytest.mark.parametrize("window", [250, 1_300, "expanding"])
 def test_first_and_last_of_long_series(window, algorithm):

@@ -158,6 +158,7 @@ def test_integer_and_float_hyperparameters_are_one_kernel_and_floats_inside(data
         assert compiles(degree=degree, shift=1.5) == 0
 
 
+@pytest.mark.slow
 def test_a_whole_grid_is_one_compile(data, compiles_of):
     X, y = data
     rolling = RollingJaxEstimator(models.Linear(), step=20)

@@ -16,7 +16,7 @@ FAMILIES = {
 }
 
 
-@scikit_learn_checks(FAMILIES, {}, quick={"logistic"})
+@scikit_learn_checks(FAMILIES, {}, quick=())
 def test_scikit_learn(estimator, check):
     check(estimator)
 

@@ -37,6 +37,7 @@ def target(family, score, seed=0):
     return mean * rng.gamma(3.0, 1 / 3, len(mean))
 
 
+@pytest.mark.slow(all_but=["poisson-simulated"])
 @pytest.mark.parametrize("name", list(DATA))
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_every_window_equals_its_twin(family, name):
@@ -169,6 +170,7 @@ def test_outliers_are_fitted_exactly_and_leave_no_trace(family):
     assert np.abs(gradient).max() < 1e-6 * np.abs(centred).max() * np.abs(residual).mean()
 
 
+@pytest.mark.slow
 def test_targets_out_of_range():
     X = np.zeros((5, 1)) + np.arange(5)[:, None]
     for model, low in (

@@ -143,6 +143,7 @@ def test_extended_precision_is_enough(name):
             assert abs(float(found[0]) / float(exact[0]) - 1) <= 1e-13
 
 
+@pytest.mark.slow(all_but=["plain-auto", "outlier-auto", "outlier-exact"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", SERIES)
 def test_rolling(name, algorithm):
@@ -170,6 +171,7 @@ def test_rolling_with_a_half_life(name, algorithm):
     check(fitted, expected, chosen, tolerance_of(name))
 
 
+@pytest.mark.slow(all_but=["plain-auto", "outlier-auto"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", SERIES)
 def test_expanding(name, algorithm):
@@ -243,6 +245,7 @@ def test_several_regressors(k, kind, algorithm):
     assert fitted.determined_.all()
 
 
+@pytest.mark.slow(all_but=["0.0-auto"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_single_precision(offset, algorithm):

@@ -74,6 +74,7 @@ def test_variances_are_never_negative(runs, algorithm, seed):
         np.testing.assert_allclose(variance, two_pass(rows)["variance"], rtol=1e-9, atol=(1e-15 * rows.max()) ** 2)
 
 
+@pytest.mark.slow(all_but=["auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 def test_tiny_numbers_after_huge_ones_in_a_long_series(algorithm):
     rng = np.random.default_rng(17)
@@ -100,6 +101,7 @@ def test_series_longer_than_the_table_of_a_call(step):
     np.testing.assert_allclose(found[chosen], expected, rtol=1e-10)
 
 
+@pytest.mark.slow(all_but=["64-exact"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("n", [64, 20_000])
 def test_constants_have_no_spread(n, algorithm):
@@ -114,6 +116,7 @@ def test_constants_have_no_spread(n, algorithm):
     assert fitted.params_["std"][:, 1].max() <= 1e-16
 
 
+@pytest.mark.slow(all_but=["1-auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 @pytest.mark.parametrize("first", [1, 777, 8_192])
 def test_dropping_older_rows_changes_nothing(first, algorithm):
@@ -126,6 +129,7 @@ def test_dropping_older_rows_changes_nothing(first, algorithm):
         np.testing.assert_allclose(newer.params_[name], whole.params_[name][first:], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow(all_but=["float64-100000000.0-1e-07-auto"])
 @pytest.mark.parametrize("algorithm", ["auto", "exact"])
 @pytest.mark.parametrize(
     ("dtype", "offset", "tolerance"), [(np.float64, 1e8, 1e-7), (np.float64, 1e4, 1e-11), (np.float32, 1e4, 1e-3)]
@@ -188,6 +192,7 @@ def test_a_weight_counts_as_that_many_rows(algorithm):
         check(weighted.params_, i, two_pass(X[rows], weight[rows, None]))
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     st.integers(1, 60),
