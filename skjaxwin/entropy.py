@@ -23,7 +23,6 @@ METHODS = (*SERIES, "sobol", "quadrature", "auto")
 _MAX_ORDER = 20
 _SAFE_ORDER = 16
 _MAX_QUADRATURE_FEATURES = 3
-_MAX_PAIR_FEATURES = 32
 MAX_TERMS = 2_000_000
 
 
@@ -174,10 +173,15 @@ def gaussian_mixture_entropy(
     traced = is_traced(weights, means, covariances, density_bound)
     # A lower bound is below the entropy by intention.
     checked = series and method != "taylor" and not traced
-    # Of many features, pairs of components take longer than the series.
-    with_pairs = return_info or n_features <= _MAX_PAIR_FEATURES
+    # Bounds from pairs of components take longer than the series, and a kernel of their own.
     result = approximate(
-        weights, means, covariances, settings, density_bound, with_bracket=return_info or checked, with_pairs=with_pairs
+        weights,
+        means,
+        covariances,
+        settings,
+        density_bound,
+        with_bracket=return_info or checked,
+        with_pairs=return_info,
     )
     if not traced:
         _check_result(result.entropy, result.lower, result.upper)
