@@ -8,12 +8,14 @@ from skjaxwin.intervals import interval_grid
 from skjaxwin.kernels import CompileCount, count_compiles
 from skjaxwin.kernels.subset import isolate, isolate_rows
 from skjaxwin.mixture_entropy import GaussianMixtureEntropy
+from skjaxwin.out_of_fold import walk_forward_predict
 from skjaxwin.piecewise import map_pieces, pieces
 from skjaxwin.range_estimator import RangeEstimator
 from skjaxwin.range_scorer import range_scorer
 from skjaxwin.rolling import RollingJaxEstimator
 from skjaxwin.sampler import SubsetSampler
 from skjaxwin.search import WalkForwardGrid, walk_forward_grid
+from skjaxwin.splits import TimeWindowSplit
 from skjaxwin.subset import SubsetTransformer
 
 try:
@@ -29,6 +31,7 @@ __all__ = [
     "RollingJaxEstimator",
     "SubsetSampler",
     "SubsetTransformer",
+    "TimeWindowSplit",
     "WalkForwardGrid",
     "count_compiles",
     "gaussian_mixture_entropy",
@@ -41,4 +44,5 @@ __all__ = [
     "pieces",
     "range_scorer",
     "walk_forward_grid",
+    "walk_forward_predict",
 ]

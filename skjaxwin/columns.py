@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from skjaxwin.windows import time_values
 
-__all__ = ["split_time"]
+__all__ = ["split_time", "take_column"]
 
 _FLOATS = [np.float64, np.float32]
 _MISSING_TARGET: dict[str, Any] = {"dtype": _FLOATS, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
@@ -113,6 +113,26 @@ def split_time(
     else:
         features, target = check_X_y(features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
     return features, target.astype(features.dtype, copy=False), times, clusters
+
+
+def take_column(X: Any, name: str, column: Any) -> Any:
+    """Return a column of X that a parameter gives by name or position.
+
+    Parameters
+    ----------
+    X : array-like or dataframe of shape (n_rows, n_columns)
+    name : str
+        The parameter, for messages.
+    column : int or str
+
+    Returns
+    -------
+    values : ndarray or column of a dataframe, of shape (n_rows,)
+    """
+    if hasattr(X, "columns") and not isinstance(X, np.ndarray):
+        return X[list(X.columns)[_position(X, name, column)]]
+    X = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
+    return X[:, _position(X, name, column)]
 
 
 def _refuse_dates(X: Any) -> None:

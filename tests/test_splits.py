@@ -1,0 +1,239 @@
+"""TimeWindowSplit against its definition, row by row, and the public cases of splitters that leak."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+
+from skjaxwin import RollingJaxEstimator, TimeWindowSplit, models, walk_forward_predict
+
+
+def sets(splitter, X, groups=None):
+    return [(train.tolist(), test.tolist()) for train, test in splitter.split(X, groups=groups)]
+
+
+def test_a_date_is_never_on_both_sides():
+    dates = np.array([0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
+    assert sets(TimeWindowSplit(), dates[:, None], dates) == [
+        ([0, 1, 2], [3, 4, 5, 6]),
+        ([0, 1, 2, 3, 4, 5, 6], [7, 8, 9]),
+    ]
+    with pytest.raises(ValueError, match="number of folds=5 greater than the number of time stamps=3"):
+        list(TimeWindowSplit(4).split(dates, groups=dates))
+
+
+def test_unsorted_times_are_cut_by_time():
+    time = np.array([3, 0, 1, 2])
+    assert sets(TimeWindowSplit(), time, time) == [([1], [2]), ([1, 2], [3]), ([1, 2, 3], [0])]
+
+
+def test_training_sets_reach_their_largest_size():
+    splitter = TimeWindowSplit(4, window=504, test_window=201)
+    assert [len(train) for train, _ in splitter.split(np.zeros(1008))] == [204, 405, 504, 504]
+    theirs = TimeSeriesSplit(4, max_train_size=504).split(np.zeros(1008))
+    for ours, (train, test) in zip(splitter.split(np.zeros(1008)), theirs, strict=True):
+        np.testing.assert_array_equal(ours[0], train)
+        np.testing.assert_array_equal(ours[1], test)
+
+
+def test_the_number_of_splits_follows_from_the_windows():
+    splitter = TimeWindowSplit(window=10, test_window=3)
+    found = sets(splitter, np.zeros(40))
+    assert len(found) == splitter.get_n_splits(np.zeros(40)) == 10
+    assert found[0] == (list(range(10)), [10, 11, 12])
+    assert found[-1] == (list(range(27, 37)), [37, 38, 39])
+
+
+def test_an_index_that_is_not_unique_changes_nothing():
+    frame = pd.DataFrame({"day": [0, 1, 2, 3, 4, 5], "x": np.arange(6.0)})
+    expected = sets(TimeWindowSplit(gap=1, time="day"), frame)
+    assert expected[0] == ([0], [2])
+    assert sets(TimeWindowSplit(gap=1, time="day"), frame.set_axis([0, 0, 0, 1, 1, 1])) == expected
+    assert sets(TimeWindowSplit(gap=1, time="day"), pl.DataFrame(frame)) == expected
+    assert sets(TimeWindowSplit(gap=1, time=0), frame.to_numpy()) == expected
+
+
+def test_refitted_less_often_than_it_predicts():
+    """28 rows to predict, a new fit for every 7 of them."""
+    y = np.arange(40.0)
+    splitter = TimeWindowSplit(test_window=7, min_train=12)
+    assert [len(test) for _, test in splitter.split(y)] == [7, 7, 7, 7]
+    predictions = walk_forward_predict(LinearRegression(), y[:, None], y, cv=splitter)
+    assert np.isnan(predictions[:12]).all()
+    np.testing.assert_allclose(predictions[12:], y[12:])
+
+
+def test_random_panels_never_train_on_the_present():
+    """The definition, looked at row by row, in 10,000 panels of any order."""
+    rng = np.random.default_rng(0)
+    n_splits = 0
+    for _ in range(10_000):
+        time = rng.integers(0, rng.integers(2, 12), size=rng.integers(2, 25))
+        if rng.random() < 0.3:
+            time = time * 0.25 - 3
+        counts = rng.random() < 0.5
+        draw = (lambda low: int(rng.integers(low, 4))) if counts else (lambda low: float(rng.uniform(0.2, 3)))
+        gap, window = draw(0), "expanding" if rng.random() < 0.4 else draw(1)
+        test_window, step = draw(1), draw(1)
+        splitter = TimeWindowSplit(window=window, test_window=test_window, step=step, gap=gap, min_train=1)
+        try:
+            found = list(splitter.split(time, groups=time))
+        except ValueError as error:
+            assert "are possible" in str(error)
+            continue
+        stamps = np.unique(time)
+        for train, test in found:
+            n_splits += 1
+            first, newest = time[test].min(), time[train].max()
+            if counts:
+                assert (np.flatnonzero(stamps == first) - np.flatnonzero(stamps == newest))[0] > gap
+                assert len(np.unique(time[test])) == test_window
+            else:
+                assert newest + gap < first
+                assert time[test].max() - first < test_window
+            for rows in (train, test):  # whole stamps, all that lie between
+                inside = (time >= time[rows].min()) & (time <= time[rows].max())
+                np.testing.assert_array_equal(rows, np.flatnonzero(inside))
+            older = stamps[stamps < time[train].min()]
+            if window == "expanding":
+                assert len(older) == 0
+            elif counts:
+                n_train = len(np.unique(time[train]))
+                assert n_train == window or (n_train < window and len(older) == 0)
+            else:
+                assert newest - time[train].min() < window and not (older > newest - window).any()
+            # What may train does: the stamp after the newest is too near.
+            later = stamps[(stamps > newest) & (stamps < first)]
+            if len(later):
+                near = len(stamps[(stamps >= later[0]) & (stamps < first)]) - 1
+                assert near < gap if counts else later[0] + gap >= first
+    assert n_splits > 10_000
+
+
+def test_labels_that_overlap_the_test_are_purged():
+    time = np.arange(10)
+    ends = time + np.array([0, 5, 0, 3, 0, 2, 0, 1, 0, 0])
+    X = np.column_stack([time, ends])
+    splitter = TimeWindowSplit(1, test_window=2, time=0, label_end=1)
+    assert sets(splitter, X) == [([0, 1, 2, 3, 4, 5, 6], [8, 9])]  # that of row 7 ends in the test
+    assert sets(clone_with(splitter, embargo=1), X) == [([0, 1, 2, 3, 4, 6], [8, 9])]  # and row 5's at 7
+    assert sets(clone_with(splitter, embargo=2), X) == [([0, 2, 4], [8, 9])]  # and those of rows 1 and 3 at 6
+    assert sets(clone_with(splitter, embargo=1.5), X) == [([0, 1, 2, 3, 4, 6], [8, 9])]
+    # An embargo leaves out rows; a gap moves the window.
+    assert sets(clone_with(splitter, embargo=2, window=3, label_end=None), X) == [([5], [8, 9])]
+    assert sets(clone_with(splitter, gap=2, window=3, label_end=None), X) == [([3, 4, 5], [8, 9])]
+    with pytest.raises(ValueError, match="label of row 0 ends at -1, before its time 0"):
+        list(splitter.split(X - [0, 1]))
+
+
+def clone_with(splitter, **parameters):
+    return TimeWindowSplit(**{**vars(splitter), **parameters})
+
+
+def test_dates_and_durations():
+    days = pd.date_range("2024-01-01", periods=60, tz="Europe/Rome").repeat(2)
+    order = np.random.default_rng(0).permutation(120)
+    frame = pd.DataFrame({"when": days[order], "x": np.arange(120.0)})
+    splitter = TimeWindowSplit(3, window="14D", test_window="7D", gap="2D", time="when")
+    bounds = pd.DataFrame(splitter.get_window_bounds(frame))
+    assert bounds["n_test"].tolist() == [14] * 3 and bounds["n_train"].tolist() == [28] * 3
+    last = bounds.iloc[-1]
+    assert (last["test_last"] - last["test_first"]).days == 6
+    assert (last["test_first"] - last["train_last"]).days == 3
+    assert (last["train_last"] - last["train_first"]).days == 13
+    for name in ("7", 7.0):
+        with pytest.raises(ValueError, match="test_window="):
+            list(TimeWindowSplit(test_window=name, time="when").split(frame))
+
+
+def test_tests_without_a_stamp_are_passed_over():
+    time = np.array([0.0, 1.0, 2.0, 1e6, 1e6 + 1])
+    found = sets(TimeWindowSplit(test_window=1.0), time, time)
+    assert found == [([0], [1]), ([0, 1], [2]), ([0, 1, 2], [3]), ([0, 1, 2, 3], [4])]
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_searches_and_scores_take_it(routing):
+    rng = np.random.default_rng(0)
+    time = rng.permutation(np.repeat(np.arange(30), 2))
+    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    cv = TimeWindowSplit(5, test_window=2)
+    expected = [
+        LinearRegression().fit(X[time < first], y[time < first]).score(X[test], y[test])
+        for first in range(20, 30, 2)
+        for test in [(time >= first) & (time < first + 2)]
+    ]
+    with config_context(enable_metadata_routing=routing):
+        passed = {"params": {"groups": time}} if routing else {"groups": time}
+        np.testing.assert_allclose(cross_val_score(LinearRegression(), X, y, cv=cv, **passed), expected)
+        search = GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=cv).fit(X, y, groups=time)
+        assert search.n_splits_ == 5
+    again = pickle.loads(pickle.dumps(cv))
+    assert sets(again, X, time) == sets(cv, X, time)
+    assert repr(again) == repr(cv) and "n_splits=5" in repr(cv)
+
+
+def test_predictions_out_of_fold():
+    rng = np.random.default_rng(0)
+    time = rng.permutation(np.repeat(np.arange(20), 3))
+    X, y = rng.normal(size=(60, 2)), rng.normal(size=(60,))
+    weight = rng.uniform(0.5, 2, size=60)
+    found = walk_forward_predict(
+        Ridge(), X, y, cv=TimeWindowSplit(window=8, gap=1, min_train=4), groups=time, sample_weight=weight
+    )
+    rolling = RollingJaxEstimator(models.Linear(alpha=1.0), time=0, window=8, gap=1, min_periods=12)
+    windows = rolling.walk_forward_predict(np.column_stack([time, X]), y, sample_weight=weight)
+    np.testing.assert_allclose(found, windows, rtol=1e-9)
+    assert np.isnan(found).sum() == 15
+    labels = np.where(y > 0, "up", "down")
+    classes = walk_forward_predict(LogisticRegression(), X, labels, cv=TimeWindowSplit(2, test_window=5), groups=time)
+    assert set(classes[time >= 10]) <= {"up", "down"} and all(label is None for label in classes[time < 10])
+    probabilities = walk_forward_predict(
+        LogisticRegression(), X, labels, cv=TimeWindowSplit(2, test_window=5), groups=time, method="predict_proba"
+    )
+    np.testing.assert_array_equal(probabilities[time >= 10].argmax(axis=1), (classes == "up")[time >= 10])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_splits": 0}, "n_splits=0 must be a positive integer"),
+        ({"n_splits": 2.0}, "n_splits=2.0"),
+        ({"n_splits": 8, "test_window": 3}, "Too many splits=8 for 10 time stamps"),
+        ({"min_train": 10}, "0 are possible"),
+        ({"window": 0}, "window=0 must be at least 1"),
+        ({"gap": -1}, "gap=-1 must be at least 0"),
+        ({"window": "all"}, "window='all' cannot be read"),
+        ({"test_window": 2, "step": 1.5}, "must both count time stamps, or both be durations"),
+        ({"time": 5}, "time=5 is not a column"),
+        ({"time": "day"}, "time='day' names a column"),
+        ({"label_end": 1}, "label_end: the label of row 1 ends at 0.0"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, message):
+    X = np.column_stack([np.arange(10.0), np.zeros(10)])
+    with pytest.raises(ValueError, match=message):
+        list(TimeWindowSplit(**parameters).split(X))
+
+
+def test_what_does_not_fit_together():
+    X = np.arange(6.0)[:, None]
+    with pytest.raises(ValueError, match="given twice"):
+        list(TimeWindowSplit(time=0).split(X, groups=X[:, 0]))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        list(TimeWindowSplit().split(X, groups=np.arange(5)))
+    with pytest.raises(ValueError, match="pass X, or groups"):
+        TimeWindowSplit().get_n_splits()
+    with pytest.raises(ValueError, match="contains NaN"):
+        list(TimeWindowSplit().split(X, groups=[0, 1, 2, 3, 4, np.nan]))
+    with pytest.raises(ValueError, match="method='transform'"):
+        walk_forward_predict(Ridge(), X, X[:, 0], method="transform")
+    assert clone(TimeWindowSplit(3), safe=False).n_splits == 3
