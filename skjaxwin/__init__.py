@@ -17,6 +17,7 @@ from skjaxwin.sampler import SubsetSampler
 from skjaxwin.search import WalkForwardGrid, walk_forward_grid
 from skjaxwin.splits import TimeWindowSplit
 from skjaxwin.subset import SubsetTransformer
+from skjaxwin.window_search import WindowRandomizedSearchCV, WindowSearchCV
 
 try:
     __version__ = version("skjaxwin")
@@ -33,6 +34,8 @@ __all__ = [
     "SubsetTransformer",
     "TimeWindowSplit",
     "WalkForwardGrid",
+    "WindowRandomizedSearchCV",
+    "WindowSearchCV",
     "count_compiles",
     "gaussian_mixture_entropy",
     "gaussian_mixture_entropy_bounds",

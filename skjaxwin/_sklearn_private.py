@@ -1,16 +1,26 @@
 """The few private parts of scikit-learn that this package uses, imported nowhere else."""
 
+from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
+from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
+from sklearn.model_selection._validation import _score as score_estimator
+from sklearn.model_selection._validation import _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
+from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
     "HasMethods",
     "Interval",
+    "MultimetricScorer",
     "RealNotInt",
     "StrOptions",
     "check_feature_names_in",
+    "check_method_params",
     "check_sample_weight",
+    "insert_error_scores",
     "safe_indexing",
+    "score_estimator",
+    "warn_or_raise_about_fit_failures",
 ]

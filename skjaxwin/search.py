@@ -14,7 +14,7 @@ from skjaxwin.classification import labels
 from skjaxwin.kernels import map_params, predict_rows
 from skjaxwin.rolling import RollingJaxEstimator
 
-__all__ = ["WalkForwardGrid", "walk_forward_grid"]
+__all__ = ["WalkForwardGrid", "group_key", "walk_forward_grid"]
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,24 @@ def _groups(estimator: RollingJaxEstimator, candidates: list[dict[str, Any]]) ->
     """Gather the candidates that one compiled call can serve."""
     groups: dict[Any, list[int]] = {}
     for i, candidate in enumerate(candidates):
-        configured = clone(estimator).set_params(**candidate)
-        model = configured._model()
-        shapes = tuple((name, np.shape(value)) for name, value in sorted(model.hyperparameters().items()))
-        others = tuple((name, repr(value)) for name, value in sorted(candidate.items()) if not name.startswith("model"))
-        groups.setdefault((model.static_key(), shapes, others), []).append(i)
+        groups.setdefault(group_key(clone(estimator).set_params(**candidate), candidate), []).append(i)
     return groups
+
+
+def group_key(estimator: RollingJaxEstimator, candidate: dict[str, Any]) -> Any:
+    """Return what candidates have in common that one compiled call can serve: all but numbers of the model.
+
+    Parameters
+    ----------
+    estimator : RollingJaxEstimator
+        With the candidate's parameters.
+    candidate : dict
+        What was set.
+    """
+    model = estimator._model()
+    shapes = tuple((name, np.shape(value)) for name, value in sorted(model.hyperparameters().items()))
+    others = tuple((name, repr(value)) for name, value in sorted(candidate.items()) if not name.startswith("model"))
+    return model.static_key(), shapes, others
 
 
 def _solve_group(
