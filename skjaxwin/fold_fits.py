@@ -14,15 +14,19 @@ from skjaxwin import windows as win
 from skjaxwin._sklearn_private import safe_indexing
 from skjaxwin.classification import labels
 from skjaxwin.columns import split_time
-from skjaxwin.kernels import Rows, map_params, predict_rows
+from skjaxwin.kernels import Rows, join_candidates, map_params, predict_rows
 from skjaxwin.problem import Problem
 from skjaxwin.rolling import RollingJaxEstimator
 from skjaxwin.search import group_key
 
 __all__ = ["FoldFits", "fit_folds"]
 
+# A fold's number, its problem, and which window predicts each of its test rows.
+_Fold = tuple[int, Problem, np.ndarray]
 # Rows of several folds are laid out one after another: so many bytes of them at a time.
 _BYTES_AT_ONCE = 2**28
+# Windows of as many rows are fitted for one candidate after the other: side by side they leave the cache.
+_MANY_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def _fit_group(
     error_score: Any,
 ) -> Iterator[FoldFits | tuple[list[int], list[int], str]]:
     """Fit candidates that share a kernel, in batches of folds whose classes are the same."""
-    batches: dict[Any, list[tuple[int, Problem, np.ndarray]]] = {}
+    by_classes: dict[Any, list[_Fold]] = {}
     for fold, (train, test) in enumerate(splits):
         try:
             problem, window = _lay_out(estimators[0], X, y, sample_weight, train, test)
@@ -134,8 +138,8 @@ def _fit_group(
             yield members, [fold], traceback.format_exc()
             continue
         classes = None if problem.classes is None else tuple(problem.classes.tolist())
-        batches.setdefault((classes, _size_class(problem)), []).append((fold, problem, window))
-    for batch in batches.values():
+        by_classes.setdefault(classes, []).append((fold, problem, window))
+    for batch in (part for folds in by_classes.values() for part in _by_size(folds)):
         row_bytes = sum(part[:1].nbytes for part in batch[0][1].rows if part is not None)
         at_once = max(1, int(_BYTES_AT_ONCE / (row_bytes * max(len(one.rows.X) for _, one, _ in batch))))
         for i in range(0, len(batch), at_once):
@@ -148,12 +152,20 @@ def _fit_group(
                 yield members, [fold for fold, _, _ in some], traceback.format_exc()
 
 
-def _size_class(problem: Problem) -> int:
-    """Tell folds of many rows from those of few where kernels go over as many rows as the longest window has."""
-    if problem.model.merges:
-        return 0
-    longest = int((problem.windows.stops - problem.windows.starts).max())
-    return max(longest - 1, 1).bit_length()
+def _by_size(batch: list[_Fold]) -> list[list[_Fold]]:
+    """Keep folds of few rows from those of many, where a kernel goes over as many rows as the longest window has.
+
+    Two parts and no more: each is a compile.
+    """
+    sizes = [fold[1].windows.max_rows or 0 for fold in batch]
+    if batch[0][1].model.merges or max(sizes) < _MANY_ROWS:
+        return [batch]
+    half = 1 << (max(sizes) - 1).bit_length() - 1
+    parts = (
+        [fold for fold, size in zip(batch, sizes, strict=True) if size <= half],
+        [fold for fold, size in zip(batch, sizes, strict=True) if size > half],
+    )
+    return [part for part in parts if part]
 
 
 def _lay_out(
@@ -201,7 +213,7 @@ def _fit_together(
     estimators: list[RollingJaxEstimator],
     X: Any,
     splits: list[tuple[np.ndarray, np.ndarray]],
-    batch: list[tuple[int, Problem, np.ndarray]],
+    batch: list[_Fold],
 ) -> FoldFits:
     folds, problems = [fold for fold, _, _ in batch], [problem for _, problem, _ in batch]
     first = estimators[0]
@@ -211,7 +223,7 @@ def _fit_together(
     solver = clone(first)
     if solver.algorithm == "auto" and problems[0].model.shares_statistics:
         solver.algorithm = "exact"  # one pass over the rows for all candidates
-    params, info, _ = solver._solve(_joined(problems), hyper)
+    params, info = _solved(solver, _joined(problems), hyper)
     first_window = np.append(0, np.cumsum([len(problem.windows.stops) for problem in problems]))
     predictions = None
     if first._model().estimator_type is not None:
@@ -232,6 +244,16 @@ def _fit_together(
         )
         predictions = np.split(whole, np.cumsum([len(test) for test in tests])[:-1], axis=1)
     return FoldFits(members, folds, estimators, problems, first_window, params, info, predictions)
+
+
+def _solved(solver: RollingJaxEstimator, problem: Problem, hyper: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    """Fit all windows for all candidates: in one call, or one after the other where a candidate fills the cache."""
+    n_candidates = len(next(iter(hyper.values()))) if hyper else 1
+    model = problem.model
+    if model.merges or model.in_turn or (problem.windows.max_rows or 0) < _MANY_ROWS or n_candidates == 1:
+        return solver._solve(problem, hyper)[:2]
+    singles = [{name: values[i : i + 1] for name, values in hyper.items()} for i in range(n_candidates)]
+    return join_candidates([solver._solve(problem, single)[:2] for single in singles])
 
 
 def _predictions(

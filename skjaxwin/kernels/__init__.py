@@ -1,7 +1,7 @@
 """The one backend of compiled kernels; knows nothing of scikit-learn or of time."""
 
 from skjaxwin.kernels.compile import CompileCount, count_compiles
-from skjaxwin.kernels.engine import fit_windows
+from skjaxwin.kernels.engine import fit_windows, join_candidates
 from skjaxwin.kernels.predict import all_finite, map_params, predict_rows
 from skjaxwin.kernels.scan import Rows
 from skjaxwin.kernels.shapes import bucket
@@ -13,6 +13,7 @@ __all__ = [
     "bucket",
     "count_compiles",
     "fit_windows",
+    "join_candidates",
     "map_params",
     "predict_rows",
 ]

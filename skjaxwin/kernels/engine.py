@@ -12,7 +12,7 @@ from skjaxwin.kernels.lanes import LaneFit, fit_lanes, lanes_at_once
 from skjaxwin.kernels.scan import Rows, refit_windows
 from skjaxwin.kernels.shapes import bucket
 
-__all__ = ["fit_windows"]
+__all__ = ["fit_windows", "join_candidates"]
 
 # Below so many rows in all windows together, passes over them cost less than another compile.
 _FEW_ROWS = 2**20
@@ -175,6 +175,11 @@ def _one_by_one(
         one = {name: values[i : i + 1] for name, values in hyper.items()}
         X = model.prepare(rows.X, {name: values[0] for name, values in one.items()})
         results.append(fit_additive(model, one, rows._replace(X=X), starts, stops, **options))
+    return join_candidates(results)
+
+
+def join_candidates(results: list[Any]) -> Any:
+    """Put pytrees of arrays together along the second axis, that of candidates."""
     if len(results) == 1:
         return results[0]
     return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts, axis=1), *results)
