@@ -193,6 +193,7 @@ def test_random_candidates(data):
     np.testing.assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], rtol=1e-8)
 
 
+@pytest.mark.slow(all_but=["pipeline", "training scores"])
 @pytest.mark.parametrize(
     ("estimator", "options", "reason"),
     [
