@@ -23,7 +23,7 @@ __all__ = ["FoldFits", "fit_folds"]
 
 # A fold's number, its problem, and which window predicts each of its test rows.
 _Fold = tuple[int, Problem, np.ndarray]
-# Rows of several folds are laid out one after another: so many bytes of them at a time.
+# Rows of several folds are laid out one after another: about so many bytes of them at a time.
 _BYTES_AT_ONCE = 2**28
 # Windows of as many rows are fitted for one candidate after the other: side by side they leave the cache.
 _MANY_ROWS = 1024
@@ -127,8 +127,9 @@ def _fit_group(
     splits: list[tuple[np.ndarray, np.ndarray]],
     error_score: Any,
 ) -> Iterator[FoldFits | tuple[list[int], list[int], str]]:
-    """Fit candidates that share a kernel, in batches of folds whose classes are the same."""
-    by_classes: dict[Any, list[_Fold]] = {}
+    """Fit candidates that share a kernel, in batches of folds that fit into memory and have the same classes."""
+    waiting: dict[Any, list[_Fold]] = {}
+    n_bytes = 0
     for fold, (train, test) in enumerate(splits):
         try:
             problem, window = _lay_out(estimators[0], X, y, sample_weight, train, test)
@@ -138,18 +139,30 @@ def _fit_group(
             yield members, [fold], traceback.format_exc()
             continue
         classes = None if problem.classes is None else tuple(problem.classes.tolist())
-        by_classes.setdefault(classes, []).append((fold, problem, window))
-    for batch in (part for folds in by_classes.values() for part in _by_size(folds)):
-        row_bytes = sum(part[:1].nbytes for part in batch[0][1].rows if part is not None)
-        at_once = max(1, int(_BYTES_AT_ONCE / (row_bytes * max(len(one.rows.X) for _, one, _ in batch))))
-        for i in range(0, len(batch), at_once):
-            some = batch[i : i + at_once]
-            try:
-                yield _fit_together(members, estimators, X, splits, some)
-            except Exception:
-                if error_score == "raise":
-                    raise
-                yield members, [fold for fold, _, _ in some], traceback.format_exc()
+        waiting.setdefault(classes, []).append((fold, problem, window))
+        n_bytes += sum(part.nbytes for part in problem.rows if part is not None)
+        if n_bytes > _BYTES_AT_ONCE:
+            yield from _fit_waiting(members, estimators, X, splits, waiting, error_score)
+            waiting, n_bytes = {}, 0
+    yield from _fit_waiting(members, estimators, X, splits, waiting, error_score)
+
+
+def _fit_waiting(
+    members: list[int],
+    estimators: list[RollingJaxEstimator],
+    X: Any,
+    splits: list[tuple[np.ndarray, np.ndarray]],
+    waiting: dict[Any, list[_Fold]],
+    error_score: Any,
+) -> Iterator[FoldFits | tuple[list[int], list[int], str]]:
+    """Fit the folds that have been laid out."""
+    for batch in (part for folds in waiting.values() for part in _by_size(folds)):
+        try:
+            yield _fit_together(members, estimators, X, splits, batch)
+        except Exception:
+            if error_score == "raise":
+                raise
+            yield members, [fold for fold, _, _ in batch], traceback.format_exc()
 
 
 def _by_size(batch: list[_Fold]) -> list[list[_Fold]]:
@@ -262,6 +275,9 @@ def _predictions(
     """Return what the estimator's `predict` would for one candidate."""
     own = map_params(lambda a: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), params)
     found = predict_rows(model, own, window, features)
+    unknown = np.isnan(features).any(axis=1)  # only with missing="skip"
+    if unknown.any():
+        found[unknown] = np.nan
     if problem.classes is not None:
         return labels(problem.classes, found)
     return found[:, None] if problem.target_is_column and found.ndim == 1 else found

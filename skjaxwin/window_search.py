@@ -92,6 +92,8 @@ class _FitsTogether:
             return "return_train_score asks for predictions of training rows, which need all windows"
         if callable(self.scoring):  # type: ignore[attr-defined]
             return "scoring is a function"
+        if getattr(self, "_skl_callbacks", None):
+            return "callbacks are called for each fit"
         if set(params) - {"sample_weight", "groups"}:
             return f"fit was passed {sorted(set(params) - {'sample_weight', 'groups'})}"
         return None

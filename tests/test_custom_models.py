@@ -223,6 +223,7 @@ def test_nan_and_infinity_outside_a_window_never_reach_it(bad, parameters):
             np.testing.assert_allclose(fitted.params_["inverse"][i], (1 / positive[rows]).mean(axis=0), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rows_that_overflow_outside_a_window_never_reach_it():
     data, y = X.copy(), Y.copy()

@@ -92,6 +92,7 @@ def test_weights_half_life_time_and_gap(rng):
         np.testing.assert_allclose(predictions[row], expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_weight_two_is_the_row_twice(rng):
     X, y = correlated(rng, 100)
     times, weight = np.arange(100.0), rng.integers(1, 4, size=100)

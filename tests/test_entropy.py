@@ -149,6 +149,7 @@ def test_neither_order_nor_splitting_of_components_counts(mixture, random):
     assert abs(gaussian_mixture_entropy(halved, means[twice], covariances[twice]) - value) < 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.just(2))  # each number of features compiles twelve kernels
 def test_covariance_types_agree_where_they_describe_the_same(seed, n_components, n_features):

@@ -20,14 +20,14 @@ from skjaxwin import RollingJaxEstimator, models
 from tests.instances import EXPECTED_FAILURES, INSTANCES
 from tests.sklearn_checks import scikit_learn_checks
 
-QUICK = {"default", "time column", "custom", "moments"}
+QUICK = {"default", "time column", "moments"}
 each_instance = pytest.mark.parametrize(
     "estimator",
     [pytest.param(one, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name, one in INSTANCES.items()],
 )
 
 
-@scikit_learn_checks(INSTANCES, EXPECTED_FAILURES, quick={"default", "custom"})
+@scikit_learn_checks(INSTANCES, EXPECTED_FAILURES, quick={"default"})
 def test_scikit_learn(estimator, check):
     check(estimator)
 

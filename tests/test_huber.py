@@ -142,6 +142,7 @@ def test_several_targets_and_single_precision():
         np.testing.assert_allclose(rolling.predict(X)[:, i], alone.predict(X.astype(float)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_value_recompiles(compiled):
     X, y = data("simulated")
     RollingJaxEstimator(Huber(), **WINDOW).fit(X, y)
@@ -157,6 +158,7 @@ def test_no_value_recompiles(compiled):
     np.testing.assert_allclose(grid.predictions[2], alone, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_outliers_leave_no_trace():
     X, y = data("simulated")
     hard, y_hard = X.copy(), y.copy()

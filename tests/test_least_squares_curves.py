@@ -120,6 +120,7 @@ def test_weights_repeat_rows_and_zero_leaves_them_out():
         np.testing.assert_allclose(once.params_[name][-1], twice.params_[name][-1], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_time_column_gap_and_half_life():
     X, y = data("growth")
     time = np.repeat(np.arange(N // 2, dtype=float), 2)

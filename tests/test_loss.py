@@ -170,6 +170,7 @@ def own_density(params, X, y):
     return jnp.log(params["scale"]) + (X[:, 0] - params["mean"]) ** 2 / (2 * params["scale"] ** 2)
 
 
+@pytest.mark.slow
 def test_densities_need_no_target_and_hard_windows_are_flagged():
     X = np.random.default_rng(6).normal(size=(80, 1))
     X[20] = 1e8

@@ -66,7 +66,7 @@ def sklearn_from(start, data, covariance_type, **options):
     return mixture.fit(data)
 
 
-@pytest.mark.slow(all_but=["full"])
+@pytest.mark.slow
 @each_type
 def test_every_window_continues_the_one_before_as_scikit_learn_would(covariance_type):
     fitted = rolling(covariance_type=covariance_type).fit(X[:160])

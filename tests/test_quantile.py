@@ -167,6 +167,7 @@ def test_panel_with_dates_and_a_gap_in_single_precision():
     np.testing.assert_allclose(predictions[np.argsort(order)][300:305], fit.predict(X[300:305]), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_value_recompiles(compiled):
     X, y = data("simulated")
     RollingJaxEstimator(Quantile(), **WINDOW).fit(X, y)

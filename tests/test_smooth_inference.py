@@ -28,7 +28,7 @@ def data(family):
     return X, draw.get(family, lambda: rng.gamma(3.0, np.exp(eta)))()
 
 
-@pytest.mark.slow(all_but=["logistic-nonrobust-False", "logistic-HC0-False", "logistic-HAC-False"])
+@pytest.mark.slow(all_but=["logistic-nonrobust-False"])
 @pytest.mark.filterwarnings("ignore")  # statsmodels warns of weights
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("inference", ["nonrobust", "HC0", "HC1", "HAC"])

@@ -23,6 +23,7 @@ from skjaxwin import (
     WindowRandomizedSearchCV,
     WindowSearchCV,
     _sklearn_private,
+    fold_fits,
     models,
 )
 
@@ -107,6 +108,7 @@ def test_other_families(data, model, grid, target):
     assert_same_search(RollingJaxEstimator(model, step=40), grid, data["X"], data[target], cv=FORWARD, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_probabilities_are_scored_by_each_fit(data):
     rolling = RollingJaxEstimator(models.Logistic(), step=40)
     assert_same_search(
@@ -137,6 +139,7 @@ def test_weights_in_fits_and_scores(data, routing):
     assert abs(weighted.best_score_ - plain.best_score_) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_time_column_and_a_panel(data):
     X = np.column_stack([data["time"], data["X"]])
     rolling = RollingJaxEstimator(models.Linear(), time=0, gap=1)
@@ -157,6 +160,21 @@ def test_missing_values_and_single_precision(data):
     assert_same_search(skip, ALPHAS, X, data["y"], cv=FORWARD)
     single = data["X"].astype(np.float32)  # scores of single-precision predictions
     assert_same_search(RollingJaxEstimator(models.Linear()), ALPHAS, single, data["y"], cv=FORWARD, rtol=2e-5)
+
+
+def test_folds_that_do_not_fit_into_memory_together(data, monkeypatch):
+    rolling = RollingJaxEstimator(models.Linear())
+    whole = WindowSearchCV(rolling, ALPHAS, cv=FORWARD, refit=False).fit(data["X"], data["y"])
+    calls = []
+    original = fold_fits._fit_together
+    monkeypatch.setattr(fold_fits, "_BYTES_AT_ONCE", 4000)
+    monkeypatch.setattr(fold_fits, "_fit_together", lambda *args: calls.append(args) or original(*args))
+    parts = WindowSearchCV(rolling, ALPHAS, cv=FORWARD, refit=False).fit(data["X"], data["y"])
+    assert len(calls) == 2  # after folds of 1200, 2400 and 3600 bytes of rows, and of 4800
+    for i in range(4):
+        np.testing.assert_allclose(
+            parts.cv_results_[f"split{i}_test_score"], whole.cv_results_[f"split{i}_test_score"], rtol=1e-10
+        )
 
 
 def test_a_function_of_the_users_own(data, compiled):
