@@ -12,9 +12,10 @@ from sklearn.model_selection import ParameterGrid
 from skjaxwin import windows as win
 from skjaxwin.classification import labels
 from skjaxwin.kernels import map_params, predict_rows
+from skjaxwin.problem import Problem
 from skjaxwin.rolling import RollingJaxEstimator
 
-__all__ = ["WalkForwardGrid", "group_key", "walk_forward_grid"]
+__all__ = ["WalkForwardGrid", "Walked", "group_key", "walk_forward_grid", "walk_group"]
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,17 @@ def walk_forward_grid(
             "or search a Pipeline with GridSearchCV."
         )
     candidates = [dict(candidate) for candidate in ParameterGrid(param_grid)]
-    outcomes: dict[int, tuple[np.ndarray, Any, np.ndarray]] = {}
+    outcomes: dict[int, Walked] = {}
     for members in _groups(estimator, candidates).values():
         fitted = [clone(estimator).set_params(**candidates[i]) for i in members]
-        for i, outcome in zip(members, _solve_group(fitted, X, y, sample_weight), strict=True):
-            outcomes[i] = outcome
+        outcomes.update(zip(members, walk_group(fitted, X, y, sample_weight), strict=True))
     ordered = [outcomes[i] for i in range(len(candidates))]
+    classes = ordered[0].problem.classes
     return WalkForwardGrid(
         candidates,
-        np.stack([predictions for predictions, _, _ in ordered]),
-        [params for _, params, _ in ordered],
-        [times for _, _, times in ordered],
+        np.stack([one.raw if classes is None else labels(classes, one.raw) for one in ordered]),
+        [one.params for one in ordered],
+        [one.problem.windows.times for one in ordered],
     )
 
 
@@ -120,27 +121,56 @@ def group_key(estimator: RollingJaxEstimator, candidate: dict[str, Any]) -> Any:
     return model.static_key(), shapes, others
 
 
-def _solve_group(
-    estimators: list[RollingJaxEstimator], X: Any, y: Any, sample_weight: Any
-) -> list[tuple[np.ndarray, Any, np.ndarray]]:
-    """Fit the candidates of one group together."""
+@dataclass(frozen=True)
+class Walked:
+    """One candidate, fitted on every window.
+
+    Attributes
+    ----------
+    estimator : RollingJaxEstimator
+        With the candidate's parameters; not fitted.
+    problem : Problem
+    params, info : pytree of ndarray
+        Leading axis windows.
+    raw : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        For each row what its window predicts, decisions for classifiers; NaN where no window came before.
+    """
+
+    estimator: RollingJaxEstimator
+    problem: Problem
+    params: Any
+    info: Any
+    raw: np.ndarray
+
+
+def walk_group(estimators: list[RollingJaxEstimator], X: Any, y: Any, sample_weight: Any) -> list[Walked]:
+    """Fit the candidates of one group together, and predict every row out of sample.
+
+    Parameters
+    ----------
+    estimators : list of RollingJaxEstimator
+        With a candidate's parameters each, which differ in numbers of the model alone.
+    X, y, sample_weight
+        All rows.
+    """
     for other in estimators[1:]:
         other._model()._validate_params()
     first = estimators[0].set_params(inference=None)  # nothing here would show standard errors
     problem = first._prepare(X, y, sample_weight)
     each = [other._model().hyperparameters() for other in estimators]
     hyper = {name: np.stack([np.asarray(one[name]) for one in each]) for name in each[0]}
-    params, _, _ = first._solve(problem, hyper)
+    params, info, _ = first._solve(problem, hyper)
     window = win.newest_window_before(
         problem.times, problem.timeline.stamps, problem.windows.last_stamps, int(first.gap)
     )
     outcomes = []
-    for i in range(len(estimators)):
-        own = map_params(lambda a, i=i: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), params)
-        predictions = predict_rows(estimators[i]._model(), own, window, problem.X)
-        if problem.classes is not None:
-            predictions = labels(problem.classes, predictions)
-        if problem.target_is_column and predictions.ndim == 1:
-            predictions = predictions[:, None]
-        outcomes.append((predictions, own, problem.windows.times))
+    for i, other in enumerate(estimators):
+        own, its_info = map_params(lambda a, i=i: np.ascontiguousarray(a[:, min(i, a.shape[1] - 1)]), (params, info))
+        raw = predict_rows(other._model(), own, window, problem.X)
+        unknown = np.isnan(problem.X).any(axis=1)  # only with missing="skip"
+        if unknown.any():
+            raw[unknown] = np.nan
+        if problem.target_is_column and raw.ndim == 1:
+            raw = raw[:, None]
+        outcomes.append(Walked(other, problem, own, its_info, raw))
     return outcomes
