@@ -237,17 +237,18 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        kind = self._model().estimator_type
-        tags.estimator_type = kind
-        tags.target_tags.required = self._model().target == "required"
-        tags.target_tags.multi_output = self._model().multi_output
-        tags.target_tags.positive_only = self._model().positive
+        model = self._model()
+        tags.estimator_type = model.estimator_type
+        tags.target_tags.required = model.target == "required"
+        tags.target_tags.multi_output = model.multi_output
+        tags.target_tags.positive_only = model.positive
         tags.input_tags.allow_nan = self.missing == "skip"
-        if kind == "regressor":
-            # With a time column each row is predicted by the past alone, or by a first fit of few rows.
-            tags.regressor_tags = RegressorTags(poor_score=self.time is not None)
-        if kind == "classifier":
-            tags.classifier_tags = ClassifierTags(poor_score=self.time is not None)
+        # With a time column each row is predicted by the past alone, or by a first fit of few rows.
+        poor = self.time is not None or model.poor_score
+        if model.estimator_type == "regressor":
+            tags.regressor_tags = RegressorTags(poor_score=poor)
+        if model.estimator_type == "classifier":
+            tags.classifier_tags = ClassifierTags(poor_score=poor)
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> RollingJaxEstimator:

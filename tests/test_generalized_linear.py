@@ -198,3 +198,22 @@ def test_single_precision():
         rolling = RollingJaxEstimator(models.Gamma(), **WINDOW).fit(single, y.astype(np.float32))
     double = RollingJaxEstimator(models.Gamma(), **WINDOW).fit(single.astype(float), y.astype(np.float32).astype(float))
     np.testing.assert_allclose(rolling.params_["coef"], double.params_["coef"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["poisson", "gamma", "tweedie 3"])
+def test_the_unit_of_the_target_costs_no_digits(family):
+    # Rates of one in a billion, and amounts in billions: the slopes are those of targets around one.
+    X, score = DATA["diabetes"]()
+    y = target("poisson" if family == "poisson" else "gamma", score)
+    model = {"poisson": models.Poisson(0.0), "gamma": models.Gamma(0.0), "tweedie 3": models.Tweedie(3.0, 0.0)}[family]
+    power = {"poisson": 1, "gamma": 2, "tweedie 3": 3}[family]
+    options = {"window": 120, "min_periods": 120, "step": 93}
+    one = RollingJaxEstimator(model, **options).fit(X, y)
+    fits = each_window(one, lambda: TweedieRegressor(power=power, link="log", **EXACT, alpha=0.0), X, y)
+    for unit in (1e-9, 1e9):
+        rolling = RollingJaxEstimator(model, **options).fit(X, y * unit)
+        assert rolling.converged_.all()
+        np.testing.assert_allclose(rolling.params_["coef"], [fit.coef_ for fit in fits], rtol=1e-6)
+        np.testing.assert_allclose(
+            rolling.params_["intercept"], np.log(unit) + [fit.intercept_ for fit in fits], rtol=1e-7
+        )

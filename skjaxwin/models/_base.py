@@ -219,8 +219,7 @@ class WindowModel(BaseEstimator):
     def append(self, statistics: Any, row: Any) -> Any:
         """Merge the statistics of one more row; optional, where that is cheaper than `merge`.
 
-        Used where all weights are one, for older rows as for newer ones: only for models to
-        which the order is nothing.
+        Used where all weights are one, for older rows as for newer ones: only where the order is nothing to a model.
         """
         return self.merge(statistics, row)
 
@@ -309,6 +308,11 @@ class WindowModel(BaseEstimator):
     def _takes_numbers(self, name: str) -> bool:
         """Say whether a parameter is declared to be a number: then True counts as 1, as in scikit-learn."""
         return any(isinstance(c, Interval) for c in self._parameter_constraints.get(name, ()))
+
+    @property
+    def poor_score(self) -> bool:
+        """Whether predictions of standardised data need not be better than a constant, for scikit-learn's tag."""
+        return False
 
     @property
     def has_fit(self) -> bool:

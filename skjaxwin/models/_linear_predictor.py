@@ -42,6 +42,14 @@ class LinearPredictor(WindowModel):
         """Return the intercept to start from, given the mean of the targets (m,)."""
         raise NotImplementedError
 
+    def units(self, hyper: dict[str, Any], mean: Any) -> tuple[Any, Any, Any]:
+        """Return an eta, a target and a loss to measure a window's in, given the mean of the targets (m,).
+
+        The loss of ``eta - level`` and ``y / target`` must be that of eta and y over the unit, up to a constant.
+        """
+        del hyper
+        return jnp.zeros_like(mean[0]), 1.0, jnp.ones_like(mean[0])
+
     def flat(self, mean: Any, total: Any) -> tuple[Any, Any]:
         """Say whether the loss has no minimum in a window, and which intercept to give it then, without slopes."""
         del total
@@ -77,23 +85,25 @@ class LinearPredictor(WindowModel):
     def _fit_one(self, design: Design, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         mean = jnp.einsum("ib,imb->m", design.weight, design.target) / design.total
         flat, level = self.flat(mean, design.total)
+        middle, typical, unit = self.units(hyper, mean)
         coef = start["coef"] * design.scale * design.varies
         at_centre = start["intercept"] + start["coef"] @ design.centre
         anew = ~(jnp.any(start["coef"] != 0) | (start["intercept"] != 0))
-        constant = jnp.where(anew, self.first_intercept(mean)[0], at_centre)
-        ridge = self.penalty(hyper, design.total) / design.scale**2
+        constant = jnp.where(anew, self.first_intercept(mean)[0], at_centre) - middle
+        ridge = self.penalty(hyper, design.total) / unit / design.scale**2
         begin = jnp.concatenate([constant[None], coef]) if self.fit_intercept else coef
         if self.fit_intercept:
             ridge = jnp.concatenate([jnp.zeros(1, ridge.dtype), ridge])
-        evaluate = penalised(objective(design, lambda eta, y: self.loss(hyper, eta, y)), ridge)
+        left = 0 if self.fit_intercept else middle  # what an intercept does not take up
+        evaluate = penalised(objective(design, lambda eta, y: self.loss(hyper, eta - left, y / typical)), ridge)
         max_iter = jnp.where(flat & self.fit_intercept, 0, hyper["max_iter"])
         solution = newton(evaluate, begin, tol=hyper["tol"], max_iter=max_iter)
         slopes = solution.point[self.fit_intercept :] / design.scale
         intercept = jnp.zeros_like(design.total)
-        info = information(solution, design.total)
+        info = information(solution, design.total / unit)
         if self.fit_intercept:
             slopes = jnp.where(flat, 0, slopes)
-            intercept = jnp.where(flat, level[0], solution.point[0] - slopes @ design.centre)
+            intercept = jnp.where(flat, level[0], solution.point[0] + middle - slopes @ design.centre)
             info = info._replace(converged=info.converged | flat, determined=info.determined & ~flat)
         return {"coef": slopes, "intercept": intercept}, info
 

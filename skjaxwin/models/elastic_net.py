@@ -13,7 +13,15 @@ from skjaxwin.kernels.moments import Products, triangle
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.linear import Linear
 
-__all__ = ["ElasticNet"]
+__all__ = ["ElasticNet", "shrinks_much"]
+
+# A penalty on absolute values of one sets every slope to zero where features and target have a deviation of one.
+_MUCH = 0.1
+
+
+def shrinks_much(alpha: Any) -> bool:
+    """Say whether a penalty is large where features and target have a deviation of one."""
+    return isinstance(alpha, Real) and float(alpha) >= _MUCH
 
 
 class ElasticNet(WindowModel):
@@ -30,7 +38,8 @@ class ElasticNet(WindowModel):
     Parameters
     ----------
     alpha : float, default=1.0
-        Strength of both penalties. Traced, like all other numbers: changing it never recompiles.
+        Strength of both penalties, in units of the target times those of a feature: the default sets most slopes of
+        standardised data to zero. Traced, like all other numbers: changing it never recompiles.
     l1_ratio : float, default=0.5
         Share of the penalty on absolute values, between 0 and 1.
     fit_intercept : bool, default=True
@@ -99,6 +108,11 @@ class ElasticNet(WindowModel):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+
+    @property
+    def poor_score(self) -> bool:
+        """Whether the penalty is large."""
+        return shrinks_much(self.alpha)
 
     # What merges, and what predicts, is that of least squares.
     statistics, merge, append, scale = Linear.statistics, Linear.merge, Linear.append, Linear.scale

@@ -33,8 +33,9 @@ class _LogLink(LinearPredictor):
     def loss(self, hyper: dict[str, Any], eta: Any, y: Any) -> tuple[Any, Any, Any]:
         """Return half the deviance, up to what depends on y alone, and its derivatives."""
         power = self.power_of(hyper)
-        # Antiderivatives of exp((2 - p) eta) and exp((1 - p) eta) that are zero at eta = 0, also where p is 1 or 2.
-        value = _grown(2 - power, eta) - y * _grown(1 - power, eta)
+        # Antiderivatives of exp((2 - p) eta) and exp((1 - p) eta) that are zero at eta = 0, also where p is 1 or 2. One
+        # more makes the value as large as what it is the difference of, which tells the solver of its rounding.
+        value = 1 + _grown(2 - power, eta) - y * _grown(1 - power, eta)
         up, down = jnp.exp((2 - power) * eta), y * jnp.exp((1 - power) * eta)
         return value[0], up - down, (2 - power) * up - (1 - power) * down
 
@@ -58,6 +59,12 @@ class _LogLink(LinearPredictor):
     def first_intercept(self, mean: Any) -> Any:
         """Return the logarithm of the mean."""
         return jnp.log(mean)
+
+    def units(self, hyper: dict[str, Any], mean: Any) -> tuple[Any, Any, Any]:
+        """Return those in which the mean of the targets is one: their size then costs no digits."""
+        mean = jnp.where(mean[0] > 0, mean[0], 1)
+        level = jnp.log(mean)
+        return level, mean, jnp.exp((2 - self.power_of(hyper)) * level)
 
     def flat(self, mean: Any, total: Any) -> tuple[Any, Any]:
         """Return the level as if half an event had been seen, where all targets are zero."""

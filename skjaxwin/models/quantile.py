@@ -14,12 +14,14 @@ from skjaxwin.kernels.linear_predictor import standardised
 from skjaxwin.kernels.moments import triangle
 from skjaxwin.kernels.newton import condition
 from skjaxwin.models._base import FitInfo, WindowModel
+from skjaxwin.models.elastic_net import shrinks_much
 from skjaxwin.models.linear import Linear
 
 __all__ = ["Quantile"]
 
 # Cross products cannot tell dependent features from those of a larger condition than this.
 _DETERMINED = 1e7
+_NEAR_MIDDLE = 0.25
 
 
 class Quantile(WindowModel):
@@ -36,7 +38,8 @@ class Quantile(WindowModel):
     quantile : float, default=0.5
         Between 0 and 1; 0.5 is the median. Traced: changing it never recompiles.
     alpha : float, default=1.0
-        Penalty, which sets slopes to zero. Traced.
+        Penalty, in units of a feature. It sets slopes to zero: with scikit-learn's default, all slopes of features
+        with a deviation of one. 0 for plain quantile regression. Traced.
     fit_intercept : bool, default=True
     tol : float, default=1e-9
         A window's fit counts as converged if no other can be better by this share of the objective. Steps go on to
@@ -91,6 +94,11 @@ class Quantile(WindowModel):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+
+    @property
+    def poor_score(self) -> bool:
+        """Whether the penalty is large, or the quantile far from the middle, which the score asks for."""
+        return shrinks_much(self.alpha) or abs(self.quantile - 0.5) > _NEAR_MIDDLE
 
     predict, predict_each = Linear.predict, Linear.predict_each
 
