@@ -122,13 +122,15 @@ class TimeWindowSplit(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If there are fewer splits than `n_splits`, or none; for bad parameters, naming them.
+            If there are fewer splits than `n_splits`, or none; if purging leaves nothing to train on for a test that is
+            not among the oldest; for bad parameters, naming them.
         """
         for cut in self._cuts(X, y, groups):
             yield cut.train, cut.test
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of splits; X (or groups) is needed unless `n_splits` says it."""
+        self._check_n_splits()
         if self.n_splits is not None:
             return int(self.n_splits)
         if X is None and groups is None:
@@ -162,6 +164,7 @@ class TimeWindowSplit(BaseCrossValidator):
         edges = np.append(0, np.cumsum(np.bincount(timeline.codes, minlength=len(timeline.stamps))))
         label_ends = timeline.stamps[timeline.codes] if ends is None else ends[timeline.order]
         cuts: list[_Cut] = []
+        purged: list[Any] = []
         for first, stop in rule.tests():
             if self.n_splits is not None and len(cuts) == self.n_splits:
                 break
@@ -170,13 +173,24 @@ class TimeWindowSplit(BaseCrossValidator):
                 break
             rows = np.arange(edges[begin], edges[end])
             rows = rows[rule.known_before(label_ends[rows], first)]
-            if len(rows):
-                of_test = timeline.order[edges[first] : edges[stop]]
-                codes = timeline.codes[rows[[0, -1]]]
-                inner = timeline.stamps[[*codes, first, stop - 1]]
-                cuts.append(_Cut(np.sort(timeline.order[rows]), np.sort(of_test), *inner))
+            if len(rows) == 0:
+                purged.append(timeline.stamps[first])
+                continue
+            if purged:  # only the oldest tests may lack rows to train on, as they do without any purging
+                raise ValueError(
+                    f"No row trains for the test that begins at {purged[0]}: within the window, all labels end too "
+                    "late; widen window, or lower embargo."
+                )
+            of_test = timeline.order[edges[first] : edges[stop]]
+            codes = timeline.codes[rows[[0, -1]]]
+            inner = timeline.stamps[[*codes, first, stop - 1]]
+            cuts.append(_Cut(np.sort(timeline.order[rows]), np.sort(of_test), *inner))
         self._check_number(len(cuts), len(timeline.stamps))
         return cuts[::-1]
+
+    def _check_n_splits(self) -> None:
+        if self.n_splits is not None and not (_is_count(self.n_splits) and self.n_splits >= 1):
+            raise ValueError(f"n_splits={self.n_splits!r} must be a positive integer, or None.")
 
     def _check_number(self, found: int, n_stamps: int) -> None:
         wanted = 1 if self.n_splits is None else self.n_splits
@@ -192,8 +206,7 @@ class TimeWindowSplit(BaseCrossValidator):
 
     def _times(self, X: Any, y: Any, groups: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return the times of rows and of the ends of their labels."""
-        if self.n_splits is not None and not (_is_count(self.n_splits) and self.n_splits >= 1):
-            raise ValueError(f"n_splits={self.n_splits!r} must be a positive integer, or None.")
+        self._check_n_splits()
         indexable(X, y, groups)
         if groups is not None and self.time is not None:
             raise ValueError("The time is given twice, as groups and by the parameter time; give one of them.")

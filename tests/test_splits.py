@@ -89,6 +89,8 @@ def test_random_panels_never_train_on_the_present():
         except ValueError as error:
             assert "are possible" in str(error)
             continue
+        if rng.random() < 0.2:
+            assert_purged(splitter, rng, time, found)
         stamps = np.unique(time)
         for train, test in found:
             n_splits += 1
@@ -118,6 +120,38 @@ def test_random_panels_never_train_on_the_present():
     assert n_splits > 10_000
 
 
+def assert_purged(splitter, rng, time, whole):
+    """Hold the splits of labels that take time against those that take none, row by row."""
+    ends = time + rng.integers(0, 4, size=len(time)) * rng.integers(0, 2, size=len(time))
+    counts = rng.random() < 0.5
+    embargo = int(rng.integers(0, 3)) if counts else float(rng.uniform(0, 2))
+    stamps = np.unique(time)
+    expected = []
+    for train, test in whole:
+        first = time[test].min()
+        kept = []
+        for row in train:
+            if counts:  # so many stamps between the end of the label and the test
+                between = ((stamps > ends[row]) & (stamps < first)).sum()
+                known = ends[row] < first and between >= embargo
+            else:
+                known = ends[row] + embargo < first
+            if known:
+                kept.append(row)
+        expected.append((kept, test.tolist()))
+    purging = clone_with(splitter, embargo=embargo, time=0, label_end=1)
+    empty = [len(train) == 0 for train, _ in expected]
+    oldest = empty.index(False) if False in empty else len(empty)
+    if oldest == len(empty):
+        with pytest.raises(ValueError, match="0 are possible"):
+            sets(purging, np.column_stack([time, ends]))
+    elif any(empty[oldest:]):
+        with pytest.raises(ValueError, match="No row trains for the test that begins at"):
+            sets(purging, np.column_stack([time, ends]))
+    else:
+        assert sets(purging, np.column_stack([time, ends])) == expected[oldest:]
+
+
 def test_labels_that_overlap_the_test_are_purged():
     time = np.arange(10)
     ends = time + np.array([0, 5, 0, 3, 0, 2, 0, 1, 0, 0])
@@ -136,6 +170,38 @@ def test_labels_that_overlap_the_test_are_purged():
 
 def clone_with(splitter, **parameters):
     return TimeWindowSplit(**{**vars(splitter), **parameters})
+
+
+def test_a_test_that_purging_leaves_without_training_rows_is_not_passed_over():
+    time = np.arange(12)
+    X = np.column_stack([time, time + 4 * (time == 9) + 4 * (time == 10)])
+    splitter = TimeWindowSplit(2, window=2, time=0, label_end=1)
+    with pytest.raises(ValueError, match=r"No row trains for the test that begins at 11: .* widen window"):
+        list(splitter.split(X))
+    assert sets(clone_with(splitter, window=3), X) == [([7, 8], [10]), ([8], [11])]
+    # The oldest tests have nothing before them anyway.
+    long = np.column_stack([time, time + 4])
+    assert sets(TimeWindowSplit(time=0, label_end=1), long)[0] == ([0], [5])
+
+
+def test_labels_and_embargoes_in_dates():
+    days = pd.date_range("2024-04-02", periods=12, tz="Europe/Rome")
+    frame = pd.DataFrame({"day": days, "end": days + pd.Timedelta(days=2), "x": 1.0})
+    splitter = TimeWindowSplit(1, test_window="1D", window="6D", time="day", label_end="end")
+    assert sets(splitter, frame) == [([5, 6, 7, 8], [11])]
+    assert sets(clone_with(splitter, embargo="1D"), frame) == [([5, 6, 7], [11])]
+    assert sets(clone_with(splitter, embargo=np.timedelta64(36, "h")), frame) == [([5, 6, 7], [11])]
+    assert sets(clone_with(splitter, embargo=1), frame) == [([5, 6, 7], [11])]
+    with pytest.raises(ValueError, match="both must be dates, or numbers"):
+        list(clone_with(splitter, label_end="x").split(frame))
+
+
+def test_an_unsorted_panel_does_not_leak():
+    """Firm after firm, each with its own dates: a cut by rows trains on firms' futures."""
+    frame = pd.DataFrame({"firm": np.repeat(list("abc"), 4), "day": [1, 2, 3, 4, 3, 4, 5, 6, 0, 2, 4, 6]})
+    for train, test in TimeWindowSplit(3, time="day").split(frame):
+        assert frame["day"].iloc[train].max() < frame["day"].iloc[test].min()
+    assert sets(TimeWindowSplit(1, time="day"), frame) == [([0, 1, 2, 3, 4, 5, 6, 8, 9, 10], [7, 11])]
 
 
 def test_dates_and_durations():
@@ -232,6 +298,8 @@ def test_what_does_not_fit_together():
         list(TimeWindowSplit().split(X, groups=np.arange(5)))
     with pytest.raises(ValueError, match="pass X, or groups"):
         TimeWindowSplit().get_n_splits()
+    with pytest.raises(ValueError, match="n_splits=0 must be a positive integer"):
+        TimeWindowSplit(0).get_n_splits()
     with pytest.raises(ValueError, match="contains NaN"):
         list(TimeWindowSplit().split(X, groups=[0, 1, 2, 3, 4, np.nan]))
     with pytest.raises(ValueError, match="method='transform'"):
