@@ -1,5 +1,8 @@
 """The few private parts of scikit-learn that this package uses, imported nowhere else."""
 
+import inspect
+from typing import Any
+
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
 from sklearn.model_selection._validation import _score as score_estimator
@@ -8,7 +11,7 @@ from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_method_params as check_method_params
-from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import _check_sample_weight
 
 __all__ = [
     "HasMethods",
@@ -24,3 +27,13 @@ __all__ = [
     "score_estimator",
     "warn_or_raise_about_fit_failures",
 ]
+
+# From version 1.8 on; before, such weights always passed.
+_REFUSES_ZEROS = "allow_all_zero_weights" in inspect.signature(_check_sample_weight).parameters
+
+
+def check_sample_weight(sample_weight: Any, X: Any, *, allow_all_zero_weights: bool = False, **options: Any) -> Any:
+    """Validate weights; see scikit-learn."""
+    if allow_all_zero_weights and _REFUSES_ZEROS:
+        options["allow_all_zero_weights"] = True
+    return _check_sample_weight(sample_weight, X, **options)

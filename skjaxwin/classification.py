@@ -15,7 +15,7 @@ from skjaxwin.windows import is_missing
 __all__ = ["PredictsClasses", "encode", "labels"]
 
 
-def encode(X: Any, y: Any, *, missing: bool) -> tuple[np.ndarray, np.ndarray]:
+def encode(X: Any, y: Any, *, missing: bool, classes: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Give each class a number.
 
     Parameters
@@ -25,6 +25,8 @@ def encode(X: Any, y: Any, *, missing: bool) -> tuple[np.ndarray, np.ndarray]:
     y : array-like of shape (n_rows,)
     missing : bool
         Whether NaN stands for a label that is not known.
+    classes : array-like, default=None
+        All labels there may be; None for those in y.
 
     Returns
     -------
@@ -42,8 +44,12 @@ def encode(X: Any, y: Any, *, missing: bool) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"Input y contains NaN or None, first in row {int(np.argmin(known))}.")
     # Before scikit-learn looks at the kind of target, which casts infinity to an integer.
     assert_all_finite(y[known], input_name="y")
-    check_classification_targets(y[known])
-    classes, code = np.unique(y[known], return_inverse=True)
+    if classes is None:
+        check_classification_targets(y[known])
+        classes, code = np.unique(y[known], return_inverse=True)
+    else:
+        classes = np.unique(column_or_1d(classes))
+        code = _codes(classes, y[known])
     if len(classes) < 2:
         raise ValueError(
             f"Classifier can't train when only one class is present: y holds nothing but {classes.tolist()}; "
@@ -52,6 +58,18 @@ def encode(X: Any, y: Any, *, missing: bool) -> tuple[np.ndarray, np.ndarray]:
     target = np.full((len(y), len(classes)), np.nan)
     target[known] = code[:, None] == np.arange(len(classes))
     return classes, target[:, 1] if len(classes) == 2 else target
+
+
+def _codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the position of each label among given ones."""
+    positions = {label: i for i, label in enumerate(classes.tolist())}
+    found = [positions.get(label, -1) for label in y.tolist()]
+    if -1 in found:
+        raise ValueError(
+            f"y holds the label {y.tolist()[found.index(-1)]!r}, which is not one of the classes {classes.tolist()}; "
+            "pass all there may be as classes to the first call of partial_fit."
+        )
+    return np.array(found, np.int64)
 
 
 def labels(classes: np.ndarray, decision: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ def split_time(
     time, cluster : None, int or str
         Position or name of the time column, and of that which says which rows belong together.
     reset : bool
-        Whether this is a fit.
+        Whether this is a first fit.
     supervised : bool
         Whether a target is expected.
     missing : bool
@@ -52,19 +52,18 @@ def split_time(
     target : ndarray or None
         Of the features' dtype.
     times : ndarray of shape (n_rows,) or None
-    clusters : ndarray of int of shape (n_rows,) or None
-        Numbers for what is in that column.
+    clusters : ndarray of shape (n_rows,) or None
+        What is in that column.
 
     Raises
     ------
     ValueError
         For bad data or an unknown column, naming it.
     """
-    with_target = reset and supervised
     finite: Any = "allow-nan" if missing else True
     if time is None and cluster is None:
         _refuse_dates(X)
-        if with_target:
+        if supervised:
             if missing:
                 separately = {"dtype": _FLOATS, "ensure_all_finite": finite}, _MISSING_TARGET
                 features, target = validate_data(estimator, X, y, reset=reset, validate_separately=separately)
@@ -81,7 +80,7 @@ def split_time(
         # dtype=None: integer times must not pass through floats.
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
     # Record names and the number of columns; raises scikit-learn's message if y is missing.
-    validate_data(estimator, X, y if with_target else "no_validation", reset=reset, skip_check_array=True)
+    validate_data(estimator, X, y if supervised else "no_validation", reset=reset, skip_check_array=True)
     wanted = {name: column for name, column in (("time", time), ("cluster", cluster)) if column is not None}
     features, aside = _split(X, wanted, frame)
     times = None
@@ -92,14 +91,14 @@ def split_time(
         times = time_values(aside["time"], f"time ({list(X.columns)[at]!r})" if frame else f"time ({at})")
     clusters = None
     if cluster is not None:
-        clusters = np.unique(np.asarray(aside["cluster"]), return_inverse=True)[1]
+        clusters = np.asarray(aside["cluster"])
     if features.shape[1] == 0:
         n_rows, n_columns = X.shape
         raise ValueError(
             f"Found array with {n_columns} feature(s) (shape={(n_rows, n_columns)}) while a minimum of "
             f"{len(wanted) + 1} is required: the {' and the '.join(wanted)} column and at least one feature."
         )
-    if not with_target:
+    if not supervised:
         return (
             check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X"),
             None,

@@ -259,5 +259,7 @@ def fit_with_the_kernel_of(
         return estimator.fit(X, y, sample_weight)
     repeated = {name: np.stack([np.asarray(value)] * n_candidates) for name, value in hyper.items()}
     params, info, _ = estimator._solve(problem, repeated)
-    estimator._store(problem, map_params(lambda a: a[:, 0].copy(), params), map_params(lambda a: a[:, 0].copy(), info))
+    params, info = map_params(lambda a: a[:, 0].copy(), (params, info))
+    estimator._store(problem, params, info)
+    estimator._remember(problem)
     return estimator

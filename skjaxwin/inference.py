@@ -13,7 +13,7 @@ from skjaxwin.models._linear_predictor import LinearPredictor
 from skjaxwin.models._smooth_errors import SmoothErrors
 from skjaxwin.problem import Problem
 
-__all__ = ["check_inference", "store_errors", "window_errors"]
+__all__ = ["check_inference", "found_errors", "store_errors", "window_errors"]
 
 
 def check_inference(model: WindowModel, inference: str | None, cluster: Any = None) -> None:
@@ -41,11 +41,16 @@ def check_inference(model: WindowModel, inference: str | None, cluster: Any = No
 
 def store_errors(estimator: Any, problem: Problem, parts: dict[str, np.ndarray] | None, capacity: int) -> None:
     """Set an estimator's standard errors, and what follows from them."""
-    for name in ("standard_errors_", "t_values_", "r2_"):
-        if hasattr(estimator, name):
-            delattr(estimator, name)
     if estimator.inference is None:
         return
+    for name, value in found_errors(estimator, problem, estimator.params_, parts, capacity).items():
+        setattr(estimator, name, value)
+
+
+def found_errors(
+    estimator: Any, problem: Problem, params: Any, parts: dict[str, np.ndarray] | None, capacity: int
+) -> dict[str, Any]:
+    """Return the attributes that an estimator's standard errors give for the windows of a problem."""
     found = window_errors(
         problem,
         parts,
@@ -54,11 +59,10 @@ def store_errors(estimator: Any, problem: Problem, parts: dict[str, np.ndarray] 
         capacity=capacity,
         max_memory=estimator.max_memory,
     )
-    if "r2" in found:
-        estimator.r2_ = found.pop("r2")
-    estimator.standard_errors_ = found
+    shown: dict[str, Any] = {"r2_": found.pop("r2")} if "r2" in found else {}
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimator.t_values_ = {name: estimator.params_[name] / error for name, error in found.items()}
+        t_values = {name: params[name] / error for name, error in found.items()}
+    return shown | {"standard_errors_": found, "t_values_": t_values}
 
 
 def window_errors(
@@ -154,7 +158,8 @@ def _with_clusters(problem: Problem, rows: Rows, inference: str) -> tuple[Rows, 
     """Put the numbers of the clusters into the last column, if they are needed; return how many there may be."""
     if inference != "cluster" or problem.clusters is None:
         return rows, 0
-    return rows._replace(X=np.column_stack([rows.X, problem.clusters])), bucket(int(problem.clusters.max()) + 1)
+    clusters, number = np.unique(problem.clusters, return_inverse=True)
+    return rows._replace(X=np.column_stack([rows.X, number])), bucket(len(clusters))
 
 
 def _correct(errors: dict[str, np.ndarray], n_rows: np.ndarray, n_coefficients: int) -> None:

@@ -16,7 +16,7 @@ from skjaxwin.columns import split_time
 from skjaxwin.kernels import Rows
 from skjaxwin.models import WindowModel
 
-__all__ = ["Problem", "prepare"]
+__all__ = ["Given", "Problem", "fewest_rows", "in_two_parts", "prepare", "validate_rows"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Problem:
         Whether y had the shape (n_rows, 1).
     classes : ndarray of shape (n_classes,) or None
         What the numbers of the target stand for.
-    clusters : ndarray of int of shape (n_rows,) or None
-        Which of the rows belong together, in time order.
+    clusters : ndarray of shape (n_rows,) or None
+        Equal for rows that belong together, in time order.
     """
 
     model: WindowModel
@@ -57,16 +57,55 @@ class Problem:
     clusters: np.ndarray | None
 
 
-def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any) -> Problem:
-    """Validate everything and lay rows and windows out in time order."""
-    estimator._validate_params()
-    model = clone(model)
-    model._validate_params()
+@dataclass(frozen=True)
+class Given:
+    """Rows as they were passed, validated, in the caller's order.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n_rows, n_features)
+    target : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
+    target_is_column : bool
+        Whether it had the shape (n_rows, 1).
+    weight : ndarray of shape (n_rows,)
+    positive, counted : ndarray of bool of shape (n_rows,)
+        Which rows have a weight, and which of these are not skipped.
+    times, clusters : ndarray of shape (n_rows,) or None
+    classes : ndarray of shape (n_classes,) or None
+    """
+
+    features: np.ndarray
+    target: np.ndarray | None
+    target_is_column: bool
+    weight: np.ndarray
+    positive: np.ndarray
+    counted: np.ndarray
+    times: np.ndarray | None
+    clusters: np.ndarray | None
+    classes: np.ndarray | None
+
+
+def validate_rows(
+    estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any, *, classes: Any = None, reset: bool = True
+) -> Given:
+    """Validate rows to fit.
+
+    Parameters
+    ----------
+    estimator : RollingJaxEstimator
+        Whose parameters say what the columns are; gets ``n_features_in_`` if `reset`, else it is checked.
+    model : WindowModel
+    X, y, sample_weight
+        As in `RollingJaxEstimator.fit`.
+    classes : array-like or None
+        All labels there may be; None for those in y.
+    reset : bool
+        Whether these are the first rows.
+    """
     skip = estimator.missing == "skip"
-    classes = None
     try:
         if model.estimator_type == "classifier" and y is not None:
-            classes, y = encode(X, y, missing=skip)
+            classes, y = encode(X, y, missing=skip, classes=classes)
         elif y is not None and model.target != "ignored" and not model.multi_output:
             y = column_or_1d(y, warn=True)
         features, target, times, clusters = split_time(
@@ -75,7 +114,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
             y,
             time=estimator.time,
             cluster=estimator.cluster,
-            reset=True,
+            reset=reset,
             supervised=_uses_target(model, y),
             missing=skip,
         )
@@ -89,9 +128,28 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
     if sample_weight is None:
         weight, positive = np.ones(n_rows, features.dtype), np.ones(n_rows, bool)
     else:
-        weight = check_sample_weight(sample_weight, features, dtype=features.dtype, ensure_non_negative=True)
+        # Later rows may be without weight.
+        weight = check_sample_weight(
+            sample_weight, features, dtype=features.dtype, ensure_non_negative=True, allow_all_zero_weights=True
+        )
         positive = weight > 0
         _check_weights(weight, positive)
+    counted = positive & _known(features, target) if skip else positive
+    is_column = target is not None and target.ndim == 2 and target.shape[1] == 1
+    squeezed = None if target is None else _squeeze(target)
+    return Given(features, squeezed, is_column, weight, positive, counted, times, clusters, classes)
+
+
+def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Problem:
+    """Validate everything and lay rows and windows out in time order; `classes` as in `validate_rows`."""
+    estimator._validate_params()
+    model = clone(model)
+    model._validate_params()
+    given = validate_rows(estimator, model, X, y, sample_weight, classes=classes)
+    features, times, clusters = given.features, given.times, given.clusters
+    n_rows = len(features)
+    if not given.positive.any():
+        raise ValueError("Sample weights must contain at least one non-zero number: all weights are zero.")
     if estimator.capacity is not None and estimator.capacity < n_rows:
         raise ValueError(
             f"capacity={estimator.capacity} is smaller than the data, which has {n_rows} rows; "
@@ -99,23 +157,19 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         )
     complete = win.make_timeline(times, n_rows)
     # Rows without weight are as good as absent; rows that are skipped leave their time stamps.
-    timeline = complete if positive.all() else complete.keep(positive)
-    counted = positive
-    if skip:
-        counted = positive & _known(features, target)
+    timeline = complete if given.positive.all() else complete.keep(given.positive)
+    counted = given.counted
+    if estimator.missing == "skip":
         if not counted.any():
             raise ValueError('missing="skip": no row is left, each has a missing value in X or y.')
         if not counted.all():
             timeline = timeline.skip(counted)
-    min_periods = estimator.min_periods or model.min_rows(features.shape[1])
-    why = "" if estimator.min_periods else f" (what {type(model).__name__} needs)"
+    min_periods, why = fewest_rows(estimator, model, features.shape[1])
     windows = win.make_windows(timeline, window=estimator.window, step=estimator.step, min_periods=min_periods, why=why)
     age = None
     if estimator.halflife is not None:
-        exact = win.ages_in_halflives(timeline, estimator.halflife)
-        high = exact.astype(features.dtype)
-        age = np.column_stack([high, (exact - high).astype(features.dtype)])
-    rows = Rows(features, None if target is None else _squeeze(target), weight, None)
+        age = in_two_parts(win.ages_in_halflives(timeline, estimator.halflife), features.dtype)
+    rows = Rows(features, given.target, given.weight, None)
     if times is not None or len(timeline.order) < n_rows:  # else rows are in order already
         rows = Rows(*(None if part is None else part[timeline.order] for part in rows))
         clusters = None if clusters is None else clusters[timeline.order]
@@ -128,16 +182,29 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         kept,
         features,
         complete.stamps if times is None else times,
-        target is not None and target.ndim == 2 and target.shape[1] == 1,
-        classes,
+        given.target_is_column,
+        given.classes,
         clusters,
     )
 
 
+def fewest_rows(estimator: Any, model: WindowModel, n_features: int) -> tuple[int, str]:
+    """Return how many rows a window needs, and who says so, for messages."""
+    if estimator.min_periods:
+        return int(estimator.min_periods), ""
+    return model.min_rows(n_features), f" (what {type(model).__name__} needs)"
+
+
+def in_two_parts(exact: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return numbers in the working precision, and the rest that this leaves, side by side."""
+    high = exact.astype(dtype)
+    return np.column_stack([high, (exact - high).astype(dtype)])
+
+
 def _check_weights(weight: np.ndarray, positive: np.ndarray) -> None:
-    """Refuse weights that are all zero, or whose products leave the range."""
+    """Refuse weights whose products leave the range."""
     if not positive.any():
-        raise ValueError("Sample weights must contain at least one non-zero value: all weights are zero.")
+        return
     limits = np.finfo(weight.dtype)
     if weight.max() > float(limits.max) ** 0.9 or weight[positive].min() < float(limits.tiny) ** 0.9:
         raise ValueError(

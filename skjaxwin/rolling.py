@@ -20,9 +20,10 @@ from skjaxwin.columns import split_time
 from skjaxwin.entropy_path import HasEntropyPath, is_mixture, mean_log_density
 from skjaxwin.inference import check_inference, store_errors
 from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params, predict_rows
+from skjaxwin.later_rows import FitsLaterRows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.problem import Problem, prepare
-from skjaxwin.window_results import nan_where, warn_of_failures
+from skjaxwin.window_results import OF_WINDOWS, nan_where, show_newest, warn_of_failures, windows_found
 
 __all__ = ["RollingJaxEstimator"]
 
@@ -35,7 +36,7 @@ def _scored(estimator: RollingJaxEstimator) -> bool:
     return _supervised(estimator) or is_mixture(estimator)
 
 
-class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
+class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEstimator):
     r"""Fit a model on every expanding or rolling window of time-ordered rows.
 
     All windows are fitted by one compiled kernel of fixed shape. Nothing is
@@ -348,34 +349,37 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
     def _model(self) -> WindowModel:
         return Linear() if self.model is None else self.model
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Problem:
-        problem = self._prepare(X, y, sample_weight)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Problem:
+        problem = self._prepare(X, y, sample_weight, classes)
         hyper = problem.model.hyperparameters()
         params, info, parts = self._solve(problem, {name: np.asarray(value)[None] for name, value in hyper.items()})
         self._store(problem, map_params(lambda a: a[:, 0], params), map_params(lambda a: a[:, 0], info))
         store_errors(self, problem, parts, self._capacity(problem))
+        self._remember(problem)
         return problem
 
-    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> Problem:
+    def _prepare(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Problem:
         """Validate everything and lay rows and windows out in time order."""
-        problem = prepare(self, self._model(), X, y, sample_weight)
+        problem = prepare(self, self._model(), X, y, sample_weight, classes)
         check_inference(problem.model, self.inference, self.cluster)
         return problem
 
     def _capacity(self, problem: Problem) -> int:
         return bucket(len(problem.rows.X)) if self.capacity is None else int(self.capacity)
 
-    def _solve(self, problem: Problem, hyper: dict[str, np.ndarray]) -> tuple[Any, Any, Any]:
+    def _solve(
+        self, problem: Problem, hyper: dict[str, np.ndarray], *, fit: Any = fit_windows, capacity: int | None = None
+    ) -> tuple[Any, Any, Any]:
         """Fit every window for every candidate; leading axes (n_windows, n_candidates)."""
         try:
-            params, info, parts = fit_windows(
+            params, info, parts = fit(
                 problem.model,
                 hyper,
                 problem.rows,
                 problem.windows.starts,
                 problem.windows.stops,
                 max_rows=problem.windows.max_rows,
-                capacity=self._capacity(problem),
+                capacity=capacity or self._capacity(problem),
                 max_memory=self.max_memory,
                 algorithm=self.algorithm,
                 errors=self.inference == "nonrobust",
@@ -397,45 +401,24 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, BaseEstimator):
 
     def _store(self, problem: Problem, params: Any, info: Any) -> None:
         """Set the fitted attributes."""
-        self.params_ = params
-        n_windows = len(problem.windows.stops)
-        self.converged_ = info.converged
-        self.determined_ = np.ones(n_windows, bool) if info.determined is None else info.determined
-        if info.condition is not None:
-            self.condition_ = info.condition
-        elif hasattr(self, "condition_"):
-            delattr(self, "condition_")
-        self.n_iter_ = np.ones(n_windows, np.int32) if info.n_iter is None else info.n_iter
-        for name, value in (("gradient_norm_", info.gradient_norm), ("classes_", problem.classes)):
-            if value is not None:
-                setattr(self, name, value)
+        found = windows_found(problem, params, info) | {"classes_": problem.classes}
+        for name in (*OF_WINDOWS, "classes_"):
+            if found.get(name) is not None:
+                setattr(self, name, found[name])
             elif hasattr(self, name):
                 delattr(self, name)
-        starts, stops = problem.windows.starts, problem.windows.stops
-        if problem.kept is None:
-            self.window_starts_, self.window_stops_ = starts.copy(), stops.copy()
-        else:
-            self.window_starts_, self.window_stops_ = problem.kept[starts], problem.kept[stops - 1] + 1
-        self.window_times_ = problem.windows.times.copy()
         self._stamps = problem.timeline.stamps
-        self._last_stamps = problem.windows.last_stamps
         self._gap = int(self.gap)
         self._dtype = problem.rows.X.dtype
         self._fitted_model = problem.model
         self._target_is_column = problem.target_is_column
-        for name in ("coef", "intercept"):
-            if isinstance(params, dict) and name in params:
-                newest = params[name][-1]
-                setattr(self, f"{name}_", float(newest) if np.ndim(newest) == 0 else newest.copy())
-            elif hasattr(self, f"{name}_"):
-                delattr(self, f"{name}_")
+        show_newest(self)
 
     def _raw_predict(self, X: Any) -> np.ndarray:
         """Return what the model predicts for rows, each by its window."""
         check_is_fitted(self, "params_")
-        skip = self.missing == "skip"
         features, _, times, _ = split_time(
-            self, X, time=self.time, cluster=self.cluster, reset=False, supervised=False, missing=skip
+            self, X, time=self.time, cluster=self.cluster, reset=False, supervised=False, missing=self.missing == "skip"
         )
         if times is None:
             newest = np.full(len(features), len(self.window_stops_) - 1)

@@ -23,11 +23,14 @@ __all__ = [
     "Timeline",
     "Windows",
     "ages_in_halflives",
+    "first_stamps",
+    "halflives_since",
     "is_missing",
     "make_timeline",
     "make_windows",
     "newest_window_before",
     "time_values",
+    "too_few_rows",
 ]
 
 
@@ -247,12 +250,7 @@ def make_windows(
     if len(last) == 0 or last[-1] != n_stamps - 1:
         last = np.append(last, n_stamps - 1)
     max_rows: int | None = None
-    if isinstance(window, str) and window == "expanding":
-        first = np.zeros_like(last)
-    elif _is_count(window):
-        first = np.maximum(last - int(window) + 1, 0)
-    else:
-        first = _first_stamps_within(timeline.stamps, last, parse_duration(window, timeline.stamps, "window"))
+    first = first_stamps(timeline.stamps, last, window)
     if single:
         starts, stops = first, last + 1
     else:
@@ -266,14 +264,28 @@ def make_windows(
             max_rows = int(window)  # one row per stamp: the same width for every data size
     enough = sizes >= max(min_periods, 1)
     if not enough.any():
-        raise ValueError(
-            f"min_periods={min_periods}{why}: no window holds that many rows of positive weight "
-            f"(the largest holds {int(sizes.max())}); lower min_periods or widen the window."
-        )
+        raise too_few_rows(min_periods, int(sizes.max()), why)
     if not enough.all():
         starts, stops, last = starts[enough], stops[enough], last[enough]
     times = timeline.stamps if len(last) == n_stamps else timeline.stamps[last]
     return Windows(starts, stops, last, times, max_rows)
+
+
+def first_stamps(stamps: np.ndarray, last: np.ndarray, window: Any) -> np.ndarray:
+    """Return the oldest stamp of the windows that end at given ones; stamps are meant by their positions."""
+    if isinstance(window, str) and window == "expanding":
+        return np.zeros_like(last)
+    if _is_count(window):
+        return np.maximum(last - int(window) + 1, 0)
+    return _first_stamps_within(stamps, last, parse_duration(window, stamps, "window"))
+
+
+def too_few_rows(min_periods: int, most: int, why: str) -> ValueError:
+    """Return the error that no window can be fitted, given the most rows that one holds."""
+    return ValueError(
+        f"min_periods={min_periods}{why}: no window holds that many rows of positive weight "
+        f"(the largest holds {most}); lower min_periods or widen the window."
+    )
 
 
 def _is_count(window: Any) -> bool:
@@ -329,11 +341,15 @@ def ages_in_halflives(timeline: Timeline, halflife: Any) -> np.ndarray:
     The weight of row i in a window that ends at row j is
     ``2 ** (position[i] - position[j])``.
     """
-    halflife = parse_duration(halflife, timeline.stamps, "halflife")
-    stamps = timeline.stamps
-    since = stamps - stamps[0]  # integers and dates: exact before the division
+    return halflives_since(timeline.stamps[0], timeline.stamps, halflife)[timeline.codes]
+
+
+def halflives_since(origin: Any, stamps: np.ndarray, halflife: Any) -> np.ndarray:
+    """Return the time from an origin to each stamp, in half-lives (float64)."""
+    halflife = parse_duration(halflife, stamps, "halflife")
+    since = stamps - origin  # integers and dates: exact before the division
     with np.errstate(over="ignore"):
         position = np.asarray(since / halflife, dtype=np.float64)
     if not np.isfinite(position).all():
         raise ValueError(f"halflife={halflife!r} is too short for times that span {since[-1]!r}.")
-    return position[timeline.codes]
+    return position

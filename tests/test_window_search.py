@@ -343,3 +343,13 @@ def test_the_private_parts_of_scikit_learn_are_as_they_are_called_here():
     assert names(GridSearchCV._select_best_index) == ["refit", "refit_metric", "results"]
     assert names(GridSearchCV._get_routed_params_for_fit)[1:] == ["params"]
     assert names(GridSearchCV._get_scorers)[1:] == []
+
+
+def test_the_best_estimator_goes_on_with_later_rows(data):
+    X, y = data["X"], data["y"]
+    estimator = RollingJaxEstimator(models.Linear(), window=40, step=1000)
+    best = WindowSearchCV(estimator, ALPHAS, cv=FORWARD).fit(X[:120], y[:120]).best_estimator_
+    best.partial_fit(X[120:], y[120:])
+    whole = clone(best).fit(X, y)
+    np.testing.assert_allclose(best.params_["coef"], whole.params_["coef"], rtol=1e-10)
+    assert best.window_stops_.tolist() == whole.window_stops_.tolist()

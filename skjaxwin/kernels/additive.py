@@ -23,9 +23,9 @@ from skjaxwin.kernels.linalg import lapack_can_block, row_of
 from skjaxwin.kernels.merging import ages_of, faded, join, row_statistics
 from skjaxwin.kernels.scan import Layout, Rows, padded_table
 from skjaxwin.kernels.shapes import bucket
-from skjaxwin.kernels.tracing import trace
+from skjaxwin.kernels.tracing import Traced, trace
 
-__all__ = ["fit_additive"]
+__all__ = ["fit_additive", "trace_statistics"]
 
 # Statistics of all steps that fit into the caches ran fastest.
 _CACHE_BYTES = 32 * 2**20
@@ -209,6 +209,28 @@ def _make(
 ) -> tuple[Any, _Shape, bool, Any]:
     """Choose the lanes by memory and define the kernel."""
     steps, grid, plain = sizes
+    traced, solve = trace_statistics(model, hyper, layout, dtype, errors)
+    statistic_bytes, result_bytes = (_bytes(part) // _TRIAL for part in traced.result)
+    lane_bytes = 2 * steps * statistic_bytes + SHORT * grid * result_bytes
+    lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
+    lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
+    shape = _Shape(lanes, steps, grid, plain, capacity if whole else min(capacity, (lanes + 1) * SHORT))
+    compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups", quick_compile=False)
+    return compiled, shape, lapack_can_block(traced.primitives), traced.result[1]
+
+
+def trace_statistics(
+    model: Any, hyper: dict[str, np.ndarray], layout: Layout, dtype: np.dtype, errors: bool
+) -> tuple[Traced, Any]:
+    """Trace all that kernels of merged statistics call.
+
+    Returns
+    -------
+    traced : Traced
+        The result is statistics and what `solve` returns, of `_TRIAL` windows that lie along the last axis.
+    solve : callable
+        ``solve(statistics, one)`` gives parameters, how the fit went, and what standard errors are made of or None.
+    """
 
     def solve(statistics: Any, one: Any) -> Any:
         params, info = model.solve(statistics, one)
@@ -224,13 +246,7 @@ def _make(
     one = {name: jax.ShapeDtypeStruct(np.shape(values)[1:], dtype) for name, values in hyper.items()}
     traced = trace(one_lane, row, one, dtype=dtype, what=model.described_solve())
     _check_axes(model, traced.result)
-    statistic_bytes, result_bytes = (_bytes(part) // _TRIAL for part in traced.result)
-    lane_bytes = 2 * steps * statistic_bytes + SHORT * grid * result_bytes
-    lanes = int(min(_CACHE_BYTES, max_memory / 4) // lane_bytes)
-    lanes = min(max(1 << max(lanes.bit_length() - 1, 0), 16 if 16 * lane_bytes < max_memory else 1), _MAX_LANES)
-    shape = _Shape(lanes, steps, grid, plain, capacity if whole else min(capacity, (lanes + 1) * SHORT))
-    compiled = compiling.kernel(_make_kernel(model, layout, shape, solve, whole), "fit_groups", quick_compile=False)
-    return compiled, shape, lapack_can_block(traced.primitives), traced.result[1]
+    return traced, solve
 
 
 def _for_each(solve: Any, candidates: Any, grid: int) -> Any:

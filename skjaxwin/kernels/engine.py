@@ -9,6 +9,7 @@ import numpy as np
 
 from skjaxwin.kernels.additive import fit_additive
 from skjaxwin.kernels.lanes import LaneFit, fit_lanes, lanes_at_once
+from skjaxwin.kernels.running import Running
 from skjaxwin.kernels.scan import Rows, refit_windows
 from skjaxwin.kernels.shapes import bucket
 
@@ -24,6 +25,8 @@ _MIN_WINDOWS = 256
 _FEW_FEATURES = 4
 _MANY_CANDIDATES = 8
 _FEW_REFIT = 4096
+# A pass over so many rows costs less than the compile that statistics which go on would need.
+_FEW_RUNNING = 1024
 # Of the roots of the residual and the total sum of squares.
 _CLOSE_FIT = 3e-3
 
@@ -40,6 +43,8 @@ def fit_windows(
     max_memory: float,
     algorithm: str = "auto",
     errors: bool = False,
+    start: Any = None,
+    running: Running | None = None,
 ) -> tuple[Any, Any, Any]:
     """Fit a model on every window for every hyperparameter.
 
@@ -64,6 +69,11 @@ def fit_windows(
         chooses, and takes lanes where windows advance row by row.
     errors : bool
         Whether to return what standard errors are made of, where the model has it.
+    start : pytree of ndarray, default=None
+        The parameters from which the first window starts; None for the model's `initial` ones.
+    running : Running, default=None
+        Statistics of all rows before the first window ends, if windows are expanding and there is one candidate: what
+        would be merged anew is taken from there, and `running` goes on to the end of the rows.
 
     Returns
     -------
@@ -78,12 +88,17 @@ def fit_windows(
     can_refit = model.has_fit or model.shares_statistics
     width = capacity if max_rows is None else min(max_rows, capacity)
     few = len(starts) * min(width, len(rows.X)) <= _FEW_ROWS and model.has_fit
+    if running is not None:
+        few &= capacity <= _FEW_RUNNING
     if not model.merges or (can_refit and (algorithm == "refit" or (algorithm == "auto" and few))):
-        return *_refit(model, hyper, rows, starts, stops, max_rows, capacity, max_memory), None
+        return *_refit(model, hyper, rows, starts, stops, max_rows, capacity, max_memory, start), None
 
     dtype = rows.X.dtype
     double = _double(rows)
-    result = _from_statistics(model, hyper, double, starts, stops, capacity, max_memory, algorithm, errors)
+    if running is not None:
+        result = _go_on(model, hyper, double, stops, running, errors)
+    else:
+        result = _from_statistics(model, hyper, double, starts, stops, capacity, max_memory, algorithm, errors)
     params, info, parts = result
     bad = _untrusted(model, info, parts)
     if can_refit and bad.any():
@@ -113,6 +128,7 @@ def _refit(
     max_rows: int | None,
     capacity: int,
     max_memory: float,
+    start: Any = None,
 ) -> Any:
     """Fit windows from their rows; a few of them, most often the first ones, without padding all others."""
     low, high = int(starts[0]), int(stops[-1])
@@ -120,7 +136,18 @@ def _refit(
         capacity = bucket(high - low)
         rows = Rows(*(None if part is None else part[low:high] for part in rows))
         starts, stops = starts - low, stops - low
-    return refit_windows(model, hyper, rows, starts, stops, max_rows=max_rows, capacity=capacity, max_memory=max_memory)
+    return refit_windows(
+        model, hyper, rows, starts, stops, max_rows=max_rows, capacity=capacity, max_memory=max_memory, start=start
+    )
+
+
+def _go_on(
+    model: Any, hyper: dict[str, np.ndarray], rows: Rows, stops: np.ndarray, running: Running, errors: bool
+) -> Any:
+    """Fit expanding windows from statistics that go on."""
+    if not model.shares_statistics:
+        rows = rows._replace(X=model.prepare(rows.X, {name: values[0] for name, values in hyper.items()}))
+    return running.fit(model, hyper, rows, stops, errors=errors)
 
 
 def _from_statistics(

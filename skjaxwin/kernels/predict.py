@@ -21,9 +21,9 @@ _ROWS_IN_NUMPY = 2**15
 _PARAMS_BYTES = 64 * 2**20
 
 
-def map_params(function: Any, params: Any) -> Any:
-    """Apply a function to every array of a pytree of parameters."""
-    return jax.tree_util.tree_map(function, params)
+def map_params(function: Any, params: Any, *others: Any) -> Any:
+    """Apply a function to every array of a pytree of parameters, and to those in its place in others."""
+    return jax.tree_util.tree_map(function, params, *others)
 
 
 def all_finite(params: Any, shape: tuple[int, int]) -> np.ndarray:

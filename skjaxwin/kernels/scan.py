@@ -84,7 +84,7 @@ class Layout:
 
 def padded_table(rows: Rows, capacity: int) -> np.ndarray:
     """Put all columns side by side, followed by zero rows."""
-    columns = [part.reshape(len(part), -1) for part in rows if part is not None]
+    columns = [part if part.ndim == 2 else part[:, None] for part in rows if part is not None]
     n = len(rows.X)
     table = aligned_empty((capacity, sum(part.shape[1] for part in columns)), rows.X.dtype)
     at = 0
@@ -117,6 +117,7 @@ def refit_windows(
     max_rows: int | None,
     capacity: int,
     max_memory: float,
+    start: Any = None,
 ) -> tuple[Any, Any]:
     """Fit a model on every window for every hyperparameter.
 
@@ -137,6 +138,8 @@ def refit_windows(
         Rows are padded to this many.
     max_memory : float
         Bytes of temporary memory.
+    start : pytree of ndarray, default=None
+        Parameters to start from, for models that start from any; None for the model's `initial` ones.
 
     Returns
     -------
@@ -145,7 +148,7 @@ def refit_windows(
     info : FitInfo of ndarray of shape (n_windows, n_candidates)
     """
     n_candidates = len(next(iter(hyper.values()))) if hyper else 1
-    call = _bind(model, hyper, rows, n_candidates, max_rows, capacity, max_memory)
+    call = _bind(model, hyper, rows, n_candidates, max_rows, capacity, max_memory, start)
     if not model.checked:
         _check_once(model, hyper, call, int(starts[-1]), int(stops[-1]))
 
@@ -229,6 +232,7 @@ def _bind(
     max_rows: int | None,
     capacity: int,
     max_memory: float,
+    start: Any,
 ) -> _Call:
     """Find or make the kernel for these shapes, and bind it to the padded data."""
     dtype, layout = rows.X.dtype, Layout.of(rows)
@@ -249,9 +253,11 @@ def _bind(
         key, lambda: _make_plan(model.static_copy(), hyper, layout, dtype, grid, width, capacity, max_memory)
     )
     table = padded_table(rows, capacity)
-    start = model.initial(layout.n_features, layout.n_outputs)
-    start = jax.tree_util.tree_map(lambda leaf: _in_dtype(leaf, dtype), start)
-    return _Call(plan, layout, table, start, dtype, model.described())
+    initial = model.initial(layout.n_features, layout.n_outputs)
+    initial, start = jax.tree_util.tree_map(
+        lambda leaf: _in_dtype(leaf, dtype), (initial, initial if initial is None or start is None else start)
+    )
+    return _Call(plan, layout, table, initial, start, dtype, model.described())
 
 
 @dataclass(frozen=True)
@@ -261,6 +267,7 @@ class _Call:
     plan: _Plan
     layout: Layout
     table: np.ndarray
+    initial: Any
     start: Any
     dtype: Any
     what: str
@@ -276,7 +283,7 @@ class _Call:
         """Fit up to steps x lanes windows; leading axes (n_windows, grid).
 
         A sequential model starts from what the call before `carried` over; what the next one gets is returned, too.
-        With `anew` no window starts from another.
+        With `anew` windows start from `initial`, and none from another.
         """
         chunk = self.plan.chunk
         n_windows = len(starts)
@@ -287,7 +294,8 @@ class _Call:
         bounds[:steps, 0], bounds[:steps, 1], bounds[:steps, 2] = starts[index], stops[index], anew
         if self.plan.sequential and carried is None:
             carried = jax.tree_util.tree_map(lambda a: np.broadcast_to(a, (1, self.plan.grid, *a.shape)), self.start)
-        arguments = self.table, bounds, np.int32(steps), candidates, self.start, carried
+        start = self.initial if anew or self.plan.sequential else self.start
+        arguments = self.table, bounds, np.int32(steps), candidates, start, carried
         exclusive = self.plan.exclusive
         out, carried = run(self.plan.kernel, *arguments, dtype=self.dtype, exclusive=exclusive, what=self.what)
         out = jax.tree_util.tree_map(lambda a: np.swapaxes(a[:steps], 0, 1).reshape(-1, *a.shape[2:])[:n_windows], out)
