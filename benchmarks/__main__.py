@@ -11,7 +11,15 @@ import subprocess
 import sys
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-AGAINST_BLAS = ("growing_window", "grid_search", "walk_forward", "mixture_fit", "logistic_windows", "elastic_net")
+AGAINST_BLAS = (
+    "growing_window",
+    "grid_search",
+    "walk_forward",
+    "mixture_fit",
+    "logistic_windows",
+    "elastic_net",
+    "window_search",
+)
 AGAINST_COMPILED = (
     "linear_windows",
     "window_moments",
