@@ -13,7 +13,7 @@ from scipy.stats import uniform
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
-from sklearn.metrics import make_scorer, mean_pinball_loss, r2_score
+from sklearn.metrics import check_scoring, get_scorer, log_loss, make_scorer, mean_pinball_loss, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
@@ -316,17 +316,31 @@ def test_errors_follow_error_score(data):
         )
 
 
-def test_mistakes_get_scikit_learns_messages(data):
-    rolling = RollingJaxEstimator(models.Linear())
-    X, y = data["X"], data["y"]
-    with pytest.raises(ValueError, match="Invalid parameter 'alpa'"):
-        WindowSearchCV(rolling, {"model__alpa": [1.0]}, cv=FORWARD).fit(X, y)
-    with pytest.raises(ValueError, match="greater than the number of samples"):
-        WindowSearchCV(rolling, ALPHAS, cv=TimeSeriesSplit(10)).fit(X[:5], y[:5])
-    with pytest.raises(ValueError, match="need to be a non-empty sequence|No fits were performed|non-empty"):
-        WindowSearchCV(rolling, {"model__alpha": []}, cv=FORWARD).fit(X, y)
+@pytest.mark.parametrize(
+    ("grid", "cv", "rows", "message"),
+    [
+        ({"model__alpa": [1.0]}, FORWARD, slice(None), "Invalid parameter 'alpa'"),
+        (ALPHAS, TimeSeriesSplit(10), slice(5), "greater than the number of samples"),
+        (ALPHAS, TimeWindowSplit(10), slice(5), "greater than the number of time stamps"),
+        ({"model__alpha": []}, FORWARD, slice(None), "need to be a non-empty sequence"),
+        ({"model__alpha": 1.0}, FORWARD, slice(None), "needs to be a list or a numpy array"),
+        ([], FORWARD, slice(None), "No fits were performed"),
+        (ALPHAS, [], slice(None), "No fits were performed"),
+    ],
+)
+def test_mistakes_get_scikit_learns_messages(data, grid, cv, rows, message):
+    X, y = data["X"][rows], data["y"][rows]
+    told = []
+    for search in (WindowSearchCV, GridSearchCV):
+        with pytest.raises((ValueError, TypeError), match=message) as caught:
+            search(RollingJaxEstimator(models.Linear()), grid, cv=cv).fit(X, y)
+        told.append((type(caught.value), str(caught.value)))
+    assert told[0] == told[1]
+
+
+def test_targets_of_another_length_are_refused(data):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        WindowSearchCV(rolling, ALPHAS, cv=FORWARD).fit(X, y[:-1])
+        WindowSearchCV(RollingJaxEstimator(models.Linear()), ALPHAS, cv=FORWARD).fit(data["X"], data["y"][:-1])
 
 
 def test_the_private_parts_of_scikit_learn_are_as_they_are_called_here():
@@ -343,6 +357,10 @@ def test_the_private_parts_of_scikit_learn_are_as_they_are_called_here():
     assert names(GridSearchCV._select_best_index) == ["refit", "refit_metric", "results"]
     assert names(GridSearchCV._get_routed_params_for_fit)[1:] == ["params"]
     assert names(GridSearchCV._get_scorers)[1:] == []
+    scorer = get_scorer("neg_log_loss")
+    assert scorer._score_func is log_loss and (scorer._sign, scorer._response_method) == (-1, "predict_proba")
+    assert make_scorer(mean_pinball_loss, alpha=0.2)._kwargs == {"alpha": 0.2}
+    assert type(check_scoring(RollingJaxEstimator())).__name__ == "_PassthroughScorer"
 
 
 def test_the_best_estimator_goes_on_with_later_rows(data):
@@ -353,3 +371,12 @@ def test_the_best_estimator_goes_on_with_later_rows(data):
     whole = clone(best).fit(X, y)
     np.testing.assert_allclose(best.params_["coef"], whole.params_["coef"], rtol=1e-10)
     assert best.window_stops_.tolist() == whole.window_stops_.tolist()
+
+
+def test_folds_given_as_masks(data):
+    masks = []
+    for train, test in FORWARD.split(data["X"]):
+        rows = np.zeros((2, len(data["X"])), bool)
+        rows[0, train], rows[1, test] = True, True
+        masks.append(tuple(rows))
+    assert_same_search(RollingJaxEstimator(models.Linear()), ALPHAS, data["X"], data["y"], cv=masks)
