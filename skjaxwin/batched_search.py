@@ -163,6 +163,8 @@ class FitsTogether:
             return "inference computes standard errors, which searches do not show"
         elif estimator.underdetermined == "nan" or "underdetermined" in own:
             return "underdetermined='nan' leaves rows without predictions"
+        elif estimator.exposure is not None or "exposure" in own:
+            return "exposure multiplies predictions"
         elif estimator.capacity is not None or "capacity" in own:
             return "capacity is set"
         if getattr(self, "_skl_callbacks", None):

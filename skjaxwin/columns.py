@@ -1,8 +1,8 @@
-"""Take the columns of times and clusters out of X and validate the rest as scikit-learn does."""
+"""Take the columns of times, clusters and exposures out of X and validate the rest as scikit-learn does."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length, check_X_y
@@ -10,43 +10,17 @@ from sklearn.utils.validation import validate_data
 
 from skjaxwin.windows import time_values
 
-__all__ = ["split_time", "take_column"]
+__all__ = ["Columns", "split_columns", "take_column"]
 
 _FLOATS = [np.float64, np.float32]
 _MISSING_TARGET: dict[str, Any] = {"dtype": _FLOATS, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
 
 
-def split_time(
-    estimator: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    time: Any,
-    cluster: Any = None,
-    reset: bool,
-    supervised: bool,
-    missing: bool = False,
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray | None]:
-    """Validate X and y, and separate the columns of times and of clusters from the features.
+class Columns(NamedTuple):
+    """What X and y hold.
 
-    Parameters
+    Attributes
     ----------
-    estimator : estimator
-        Gets ``n_features_in_`` and ``feature_names_in_`` when `reset`, and is
-        checked against them otherwise.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
-    time, cluster : None, int or str
-        Position or name of the time column, and of that which says which rows belong together.
-    reset : bool
-        Whether this is a first fit.
-    supervised : bool
-        Whether a target is expected.
-    missing : bool
-        Whether NaN is let through, in features and target.
-
-    Returns
-    -------
     features : ndarray of shape (n_rows, n_features)
         float32 if X was float32, else float64.
     target : ndarray or None
@@ -54,6 +28,35 @@ def split_time(
     times : ndarray of shape (n_rows,) or None
     clusters : ndarray of shape (n_rows,) or None
         What is in that column.
+    exposures : ndarray of shape (n_rows,) or None
+        Of the features' dtype; positive, or NaN where these are let through.
+    """
+
+    features: np.ndarray
+    target: np.ndarray | None = None
+    times: np.ndarray | None = None
+    clusters: np.ndarray | None = None
+    exposures: np.ndarray | None = None
+
+
+def split_columns(
+    estimator: Any, X: Any, y: Any = None, *, reset: bool, supervised: bool, missing: bool = False
+) -> Columns:
+    """Validate X and y, and separate the columns that an estimator's parameters name from the features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `time`, `cluster` and `exposure`, where it has them, give columns by position or name. Gets
+        ``n_features_in_`` and ``feature_names_in_`` when `reset`, and is checked against them otherwise.
+    X : array-like or dataframe of shape (n_rows, n_columns)
+    y : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
+    reset : bool
+        Whether this is a first fit.
+    supervised : bool
+        Whether a target is expected.
+    missing : bool
+        Whether NaN is let through, in features and target.
 
     Raises
     ------
@@ -61,19 +64,21 @@ def split_time(
         For bad data or an unknown column, naming it.
     """
     finite: Any = "allow-nan" if missing else True
-    if time is None and cluster is None:
+    wanted = {name: getattr(estimator, name, None) for name in ("time", "cluster", "exposure")}
+    wanted = {name: column for name, column in wanted.items() if column is not None}
+    if not wanted:
         _refuse_dates(X)
-        if supervised:
-            if missing:
-                separately = {"dtype": _FLOATS, "ensure_all_finite": finite}, _MISSING_TARGET
-                features, target = validate_data(estimator, X, y, reset=reset, validate_separately=separately)
-                check_consistent_length(features, target)
-            else:
-                features, target = validate_data(
-                    estimator, X, y, reset=reset, dtype=_FLOATS, multi_output=True, y_numeric=True
-                )
-            return features, target.astype(features.dtype, copy=False), None, None
-        return validate_data(estimator, X, reset=reset, dtype=_FLOATS, ensure_all_finite=finite), None, None, None
+        if not supervised:
+            return Columns(validate_data(estimator, X, reset=reset, dtype=_FLOATS, ensure_all_finite=finite))
+        if missing:
+            separately = {"dtype": _FLOATS, "ensure_all_finite": finite}, _MISSING_TARGET
+            features, target = validate_data(estimator, X, y, reset=reset, validate_separately=separately)
+            check_consistent_length(features, target)
+        else:
+            features, target = validate_data(
+                estimator, X, y, reset=reset, dtype=_FLOATS, multi_output=True, y_numeric=True
+            )
+        return Columns(features, target.astype(features.dtype, copy=False))
 
     frame = hasattr(X, "columns") and not isinstance(X, np.ndarray)
     if not frame:
@@ -81,37 +86,33 @@ def split_time(
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
     # Record names and the number of columns; raises scikit-learn's message if y is missing.
     validate_data(estimator, X, y if supervised else "no_validation", reset=reset, skip_check_array=True)
-    wanted = {name: column for name, column in (("time", time), ("cluster", cluster)) if column is not None}
-    features, aside = _split(X, wanted, frame)
+    rest, aside = _split(X, wanted, frame)
     times = None
-    if time is None:
-        _refuse_dates(features)
+    if "time" in wanted:
+        times = time_values(aside["time"], _described(X, "time", wanted["time"]))
     else:
-        at = _position(X, "time", time)
-        times = time_values(aside["time"], f"time ({list(X.columns)[at]!r})" if frame else f"time ({at})")
-    clusters = None
-    if cluster is not None:
-        clusters = np.asarray(aside["cluster"])
-    if features.shape[1] == 0:
+        _refuse_dates(rest)
+    clusters = np.asarray(aside["cluster"]) if "cluster" in wanted else None
+    if rest.shape[1] == 0:
         n_rows, n_columns = X.shape
         raise ValueError(
             f"Found array with {n_columns} feature(s) (shape={(n_rows, n_columns)}) while a minimum of "
             f"{len(wanted) + 1} is required: the {' and the '.join(wanted)} column and at least one feature."
         )
-    if not supervised:
-        return (
-            check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X"),
-            None,
-            times,
-            clusters,
-        )
-    if missing:
-        features = check_array(features, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X")
-        target = check_array(y, input_name="y", estimator=estimator, **_MISSING_TARGET)
-        check_consistent_length(features, target)
+    target = None
+    if supervised and not missing:
+        features, target = check_X_y(rest, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
     else:
-        features, target = check_X_y(features, y, dtype=_FLOATS, multi_output=True, y_numeric=True, estimator=estimator)
-    return features, target.astype(features.dtype, copy=False), times, clusters
+        features = check_array(rest, dtype=_FLOATS, ensure_all_finite=finite, estimator=estimator, input_name="X")
+        if supervised:
+            target = check_array(y, input_name="y", estimator=estimator, **_MISSING_TARGET)
+            check_consistent_length(features, target)
+    exposures = None
+    if "exposure" in wanted:
+        exposures = _positive(aside["exposure"], _described(X, "exposure", wanted["exposure"]), missing)
+        exposures = exposures.astype(features.dtype, copy=False)
+    target = None if target is None else target.astype(features.dtype, copy=False)
+    return Columns(features, target, times, clusters, exposures)
 
 
 def take_column(X: Any, name: str, column: Any) -> Any:
@@ -132,6 +133,22 @@ def take_column(X: Any, name: str, column: Any) -> Any:
         return X[list(X.columns)[_position(X, name, column)]]
     X = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     return X[:, _position(X, name, column)]
+
+
+def _described(X: Any, name: str, column: Any) -> str:
+    """Return what messages call a column."""
+    at = _position(X, name, column)
+    return f"{name} ({list(X.columns)[at]!r})" if hasattr(X, "columns") else f"{name} ({at})"
+
+
+def _positive(column: Any, name: str, missing: bool) -> np.ndarray:
+    """Return a column of positive numbers."""
+    finite: Any = "allow-nan" if missing else True
+    values = check_array(column, dtype=_FLOATS, ensure_2d=False, ensure_all_finite=finite, input_name=name)
+    if (values <= 0).any():
+        row = int(np.argmax(values <= 0))
+        raise ValueError(f"The {name} column must be positive; row {row} holds {values[row]}.")
+    return values
 
 
 def _refuse_dates(X: Any) -> None:

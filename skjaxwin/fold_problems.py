@@ -10,7 +10,7 @@ import numpy as np
 
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import safe_indexing
-from skjaxwin.columns import split_time
+from skjaxwin.columns import split_columns
 from skjaxwin.kernels import Rows
 from skjaxwin.problem import Problem
 from skjaxwin.rolling import RollingJaxEstimator
@@ -95,9 +95,8 @@ def lay_out_fold(
 
 def features_and_times(estimator: RollingJaxEstimator, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Validate rows to predict, as an estimator that has seen the columns of X does."""
-    options: dict[str, Any] = {"time": estimator.time, "cluster": estimator.cluster, "reset": False}
-    features, _, times, _ = split_time(estimator, X, supervised=False, missing=estimator.missing == "skip", **options)
-    return features, times
+    columns = split_columns(estimator, X, reset=False, supervised=False, missing=estimator.missing == "skip")
+    return columns.features, columns.times
 
 
 def join_folds(folds: Sequence[Fold]) -> Problem:

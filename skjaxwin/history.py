@@ -28,6 +28,7 @@ _SETTINGS = (
     "inference",
     "hac_maxlags",
     "cluster",
+    "exposure",
 )
 # A fit's own capacity serves later rows up to this size: its kernels are compiled already.
 _SMALL = 4096
@@ -236,6 +237,7 @@ class History:
             given.target_is_column,
             given.classes,
             None if self.cluster is None else self.cluster.values,
+            given.exposures,
         )
         history = replace(self, capacity=capacity, max_rows=max_rows)
         return Extension(history._since(int(first[-1])), problem, n_kept)

@@ -12,7 +12,7 @@ from sklearn.utils import column_or_1d
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import check_sample_weight
 from skjaxwin.classification import encode
-from skjaxwin.columns import split_time
+from skjaxwin.columns import split_columns
 from skjaxwin.kernels import Rows
 from skjaxwin.models import WindowModel
 
@@ -43,6 +43,8 @@ class Problem:
         What the numbers of the target stand for.
     clusters : ndarray of shape (n_rows,) or None
         Equal for rows that belong together, in time order.
+    exposures : ndarray of shape (n_rows,) or None
+        By which predictions of a row are multiplied, in the caller's order.
     """
 
     model: WindowModel
@@ -55,6 +57,7 @@ class Problem:
     target_is_column: bool
     classes: np.ndarray | None
     clusters: np.ndarray | None
+    exposures: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Given:
         Which rows have a weight, and which of these are not skipped.
     times, clusters : ndarray of shape (n_rows,) or None
     classes : ndarray of shape (n_classes,) or None
+    exposures : ndarray of shape (n_rows,) or None
+        By which the target has been divided, and the weight multiplied.
     """
 
     features: np.ndarray
@@ -83,6 +88,7 @@ class Given:
     times: np.ndarray | None
     clusters: np.ndarray | None
     classes: np.ndarray | None
+    exposures: np.ndarray | None
 
 
 def validate_rows(
@@ -108,20 +114,12 @@ def validate_rows(
             classes, y = encode(X, y, missing=skip, classes=classes)
         elif y is not None and model.target != "ignored" and not model.multi_output:
             y = column_or_1d(y, warn=True)
-        features, target, times, clusters = split_time(
-            estimator,
-            X,
-            y,
-            time=estimator.time,
-            cluster=estimator.cluster,
-            reset=reset,
-            supervised=_uses_target(model, y),
-            missing=skip,
-        )
+        columns = split_columns(estimator, X, y, reset=reset, supervised=_uses_target(model, y), missing=skip)
     except ValueError as error:
         if not skip and ("Input X contains NaN" in str(error) or "Input y contains NaN" in str(error)):
             raise ValueError(f'missing="raise": {error}\nSet missing="skip" to leave such rows out.') from error
         raise
+    features, target, times, clusters, exposures = columns
     n_rows = len(features)
     if target is not None:
         model.check_target(target)
@@ -134,10 +132,20 @@ def validate_rows(
         )
         positive = weight > 0
         _check_weights(weight, positive)
-    counted = positive & _known(features, target) if skip else positive
+    counted = positive & _known(features, target, exposures) if skip else positive
+    if exposures is not None:
+        if not model.takes_exposure:
+            raise ValueError(
+                f"exposure={estimator.exposure!r} is for models.Poisson; {type(model).__name__} takes none. Set "
+                "exposure=None."
+            )
+        # The likelihood of counts with an offset of log(exposure) is that of rates with these weights.
+        with np.errstate(invalid="ignore"):
+            target, weight = target / exposures, np.where(counted, weight * exposures, weight)
+        _check_weights(weight, counted)
     is_column = target is not None and target.ndim == 2 and target.shape[1] == 1
     squeezed = None if target is None else _squeeze(target)
-    return Given(features, squeezed, is_column, weight, positive, counted, times, clusters, classes)
+    return Given(features, squeezed, is_column, weight, positive, counted, times, clusters, classes, exposures)
 
 
 def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Problem:
@@ -185,6 +193,7 @@ def prepare(estimator: Any, model: WindowModel, X: Any, y: Any, sample_weight: A
         given.target_is_column,
         given.classes,
         clusters,
+        given.exposures,
     )
 
 
@@ -213,11 +222,12 @@ def _check_weights(weight: np.ndarray, positive: np.ndarray) -> None:
         )
 
 
-def _known(features: np.ndarray, target: np.ndarray | None) -> np.ndarray:
+def _known(features: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
     """Say which rows have no missing value."""
     known = ~np.isnan(features).any(axis=1)
-    if target is not None:
-        known &= ~np.isnan(target.reshape(len(target), -1)).any(axis=1)
+    for other in others:
+        if other is not None:
+            known &= ~np.isnan(other.reshape(len(other), -1)).any(axis=1)
     return known
 
 

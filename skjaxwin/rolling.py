@@ -8,35 +8,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from skjaxwin import windows as win
 from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions
 from skjaxwin.classification import PredictsClasses
-from skjaxwin.columns import split_time
-from skjaxwin.entropy_path import HasEntropyPath, is_mixture, mean_log_density
+from skjaxwin.entropy_path import HasEntropyPath
 from skjaxwin.inference import check_inference, store_errors
-from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params, predict_rows
+from skjaxwin.kernels import all_finite, bucket, fit_windows, map_params
 from skjaxwin.later_rows import FitsLaterRows
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.problem import Problem, prepare
+from skjaxwin.window_predictions import PredictsByWindows
 from skjaxwin.window_results import OF_WINDOWS, nan_where, show_newest, warn_of_failures, windows_found
 
 __all__ = ["RollingJaxEstimator"]
 
 
-def _supervised(estimator: RollingJaxEstimator) -> bool:
-    return estimator._model().estimator_type is not None
-
-
-def _scored(estimator: RollingJaxEstimator) -> bool:
-    return _supervised(estimator) or is_mixture(estimator)
-
-
-class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEstimator):
+class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, PredictsByWindows, BaseEstimator):
     r"""Fit a model on every expanding or rolling window of time-ordered rows.
 
     All windows are fitted by one compiled kernel of fixed shape. Nothing is
@@ -88,6 +76,10 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEs
     cluster : int or str, default=None
         Position or name of the column of X whose equal entries (firms, stations) mark rows that belong together, for
         "cluster"; it is then no feature.
+    exposure : int or str, default=None
+        Position or name of the column of X that says how much each row was exposed (person-years, policies, seconds),
+        for ``models.Poisson``; it is then no feature. A row's expected count is its exposure times the rate that the
+        model fits: an offset of ``log(exposure)``. A penalty is weighed against the sum of the exposures.
     algorithm : {"auto", "exact", "refit"}, default="auto"
         "refit" goes over the rows of every window; "exact" merges statistics, for models
         that have any. "auto" chooses by size, and advances windows row by row where it
@@ -190,6 +182,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEs
         "inference": [StrOptions({"nonrobust", "HC0", "HC1", "HAC", "cluster"}), None],
         "hac_maxlags": [Interval(Integral, 0, None, closed="left"), None],
         "cluster": [Integral, str, None],
+        "exposure": [Integral, str, None],
         "algorithm": [StrOptions({"auto", "exact", "refit"})],
         "capacity": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
@@ -210,6 +203,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEs
         inference: str | None = None,
         hac_maxlags: int | None = None,
         cluster: int | str | None = None,
+        exposure: int | str | None = None,
         algorithm: str = "auto",
         capacity: int | None = None,
         max_memory: float = 256e6,
@@ -226,6 +220,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEs
         self.inference = inference
         self.hac_maxlags = hac_maxlags
         self.cluster = cluster
+        self.exposure = exposure
         self.algorithm = algorithm
         self.capacity = capacity
         self.max_memory = max_memory
@@ -277,74 +272,6 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEs
         """
         self._fit(X, y, sample_weight)
         return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predict rows.
-
-        Without a time column every row is predicted by the newest window. With
-        one, each row is predicted by the newest window that ended strictly before its
-        time, with `gap` known time stamps in between; rows that no such window
-        precedes follow `underdetermined`. Neither the order nor the number of
-        rows matters.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        """
-        return self._answer(self._raw_predict(X))
-
-    def walk_forward_predict(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, method: str = "predict"
-    ) -> np.ndarray:
-        """Fit, and predict every row out of sample.
-
-        Each row is predicted by the newest window that ended strictly before it,
-        with `gap` time stamps in between.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-        method : {"predict", "predict_proba", "decision_function"}, default="predict"
-            What to return; the latter two for classifiers.
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_rows,), (n_rows, n_outputs) or (n_rows, n_classes)
-            In the order of the rows of X; NaN where no window came before (None for classes that are no numbers).
-        """
-        if method not in ("predict", "predict_proba", "decision_function") or not hasattr(self, method):
-            raise ValueError(f"method={method!r} is not what {type(self).__name__} with this model can return.")
-        problem = self._fit(X, y, sample_weight)
-        window = win.newest_window_before(problem.times, self._stamps, self._last_stamps, self._gap)
-        return self._answer(self._predict(window, problem.X), method)
-
-    @available_if(_scored)
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination :math:`R^2` of ``predict(X)``, or a classifier's accuracy.
-
-        For ``models.GaussianMixture`` the mean of ``score_samples(X)``, the log densities under the windows that
-        predict the rows.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-        y : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
-            Ignored for mixtures.
-        sample_weight : array-like of shape (n_rows,), default=None
-
-        Returns
-        -------
-        score : float
-        """
-        if is_mixture(self):
-            return mean_log_density(self, X, sample_weight)
-        score = accuracy_score if self._model().estimator_type == "classifier" else r2_score
-        return float(score(y, self.predict(X), sample_weight=sample_weight))
 
     def _model(self) -> WindowModel:
         return Linear() if self.model is None else self.model
@@ -413,24 +340,3 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, BaseEs
         self._fitted_model = problem.model
         self._target_is_column = problem.target_is_column
         show_newest(self)
-
-    def _raw_predict(self, X: Any) -> np.ndarray:
-        """Return what the model predicts for rows, each by its window."""
-        check_is_fitted(self, "params_")
-        features, _, times, _ = split_time(
-            self, X, time=self.time, cluster=self.cluster, reset=False, supervised=False, missing=self.missing == "skip"
-        )
-        if times is None:
-            newest = np.full(len(features), len(self.window_stops_) - 1)
-            return self._predict(newest, features, shared=True)
-        window = win.newest_window_before(times, self._stamps, self._last_stamps, self._gap)
-        if self.underdetermined == "minimum_norm":
-            window = np.maximum(window, 0)
-        return self._predict(window, features)
-
-    def _predict(self, window: np.ndarray, features: np.ndarray, shared: bool = False) -> np.ndarray:
-        features = features.astype(self._dtype, copy=False)
-        predictions = predict_rows(self._fitted_model, self.params_, window, features, shared=shared)
-        if self.missing == "skip":
-            predictions[np.isnan(features).any(axis=1)] = np.nan
-        return predictions[:, None] if self._target_is_column and predictions.ndim == 1 else predictions

@@ -170,6 +170,8 @@ def walk_group(estimators: list[RollingJaxEstimator], X: Any, y: Any, sample_wei
         unknown = np.isnan(problem.X).any(axis=1)  # only with missing="skip"
         if unknown.any():
             raw[unknown] = np.nan
+        if problem.exposures is not None:
+            raw = raw * problem.exposures
         if problem.target_is_column and raw.ndim == 1:
             raw = raw[:, None]
         outcomes.append(Walked(other, problem, own, its_info, raw))

@@ -115,6 +115,8 @@ class WindowModel(BaseEstimator):
         once more, from `initial`.
     positive : bool
         Whether no target may be negative.
+    takes_exposure : bool
+        Whether targets are counts that grow with a row's exposure.
     multi_output : bool
         Whether there may be several targets.
     double : bool
@@ -135,6 +137,7 @@ class WindowModel(BaseEstimator):
     sequential: bool = False
     in_turn: bool = False
     positive: bool = False
+    takes_exposure: bool = False
     multi_output: bool = True
     double: bool = False
     called_with: str | None = None

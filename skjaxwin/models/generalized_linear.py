@@ -120,8 +120,8 @@ class Poisson(_LogLink):
 
     Notes
     -----
-    For counts over exposures of different size pass the rates ``count / exposure`` as y and the exposures as
-    ``sample_weight``: that is the same likelihood as an offset of ``log(exposure)``.
+    For counts over exposures of different size name the column that holds these, ``RollingJaxEstimator(model,
+    exposure=...)``: the mean of a row is then its exposure times :math:`\mu_i`.
 
     In a window without any event the rate is that of half an event, all slopes are zero, and the window counts as
     under-determined (``determined_``).
@@ -137,6 +137,8 @@ class Poisson(_LogLink):
     >>> bool(abs(rolling.coef_[0] - 0.3) < 0.1 and abs(rolling.intercept_ - 0.5) < 0.1)
     True
     """
+
+    takes_exposure = True
 
     def __init__(
         self, alpha: float = 1.0, *, fit_intercept: bool = True, tol: float = 1e-5, max_iter: int = 100
