@@ -9,6 +9,7 @@ import numpy as np
 
 from skjaxwin.kernels.additive import fit_additive
 from skjaxwin.kernels.lanes import LaneFit, fit_lanes, lanes_at_once
+from skjaxwin.kernels.rolling_sums import fit_rolling_sums
 from skjaxwin.kernels.running import Running
 from skjaxwin.kernels.scan import Rows, refit_windows
 from skjaxwin.kernels.shapes import bucket
@@ -164,7 +165,7 @@ def _from_statistics(
     """Fit by merged statistics, in lanes where that can be done."""
     options: dict[str, Any] = {"capacity": capacity, "max_memory": max_memory, "errors": errors}
     if not model.shares_statistics:
-        return _one_by_one(model, hyper, rows, starts, stops, options)
+        return _one_by_one(model, hyper, rows, starts, stops, algorithm, options)
     # A grid for few features is solved faster from shared statistics than it goes through lanes.
     shared = rows.X.shape[1] <= _FEW_FEATURES and len(next(iter(hyper.values()), [None])) >= _MANY_CANDIDATES
     lanes = algorithm == "auto" and not shared
@@ -194,14 +195,22 @@ def _one_by_one(
     rows: Rows,
     starts: np.ndarray,
     stops: np.ndarray,
+    algorithm: str,
     options: dict[str, Any],
 ) -> Any:
     """Fit each candidate with statistics of its own."""
     results = []
+    sums = algorithm == "auto" and rows.age is None and bool((rows.weight == 1).all())
     for i in range(len(next(iter(hyper.values())))):
         one = {name: values[i : i + 1] for name, values in hyper.items()}
-        X = model.prepare(rows.X, {name: values[0] for name, values in one.items()})
-        results.append(fit_additive(model, one, rows._replace(X=X), starts, stops, **options))
+        numbers = {name: values[0] for name, values in one.items()}
+        X = model.prepare(rows.X, numbers)
+        found = fit_rolling_sums(model, numbers, X, starts, stops, max_memory=options["max_memory"]) if sums else None
+        params, info, bad = found or (None, None, np.ones(len(stops), bool))
+        if bad.any():
+            exact = fit_additive(model, one, rows._replace(X=X), starts[bad], stops[bad], **options)
+            params, info = exact[:2] if found is None else _overwrite((params, info), exact[:2], bad)
+        results.append((params, info, None))
     return join_candidates(results)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BLOCK", "LONG", "SHORT", "Groups", "make_groups"]
+__all__ = ["BLOCK", "LONG", "SHORT", "Groups", "advancing", "make_groups"]
 
 # Rows of one block between the two ends.
 BLOCK = 128
@@ -59,7 +59,7 @@ def make_groups(starts: np.ndarray, stops: np.ndarray) -> Groups:
         Every window is in one group, in order.
     """
     n_windows = len(starts)
-    if n_windows > 1 and _advancing(starts, stops):
+    if n_windows > 1 and advancing(starts, stops):
         # Each window that begins no later than the first one ends can join, up to the reach.
         size = min(int((stops - starts).max()) + 1, SHORT)
         begin = np.arange(0, n_windows, size)
@@ -74,7 +74,7 @@ def make_groups(starts: np.ndarray, stops: np.ndarray) -> Groups:
     return _between(starts, stops, np.array(first))
 
 
-def _advancing(starts: np.ndarray, stops: np.ndarray) -> bool:
+def advancing(starts: np.ndarray, stops: np.ndarray) -> bool:
     """Say whether every window ends one row later than the one before, and begins there too once it is full."""
     return bool((np.diff(stops) == 1).all() and (starts == np.maximum(stops - (stops - starts).max(), starts[0])).all())
 

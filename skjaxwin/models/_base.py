@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import numbers
 from collections.abc import Hashable
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from skjaxwin._sklearn_private import Interval
 from skjaxwin.kernels.fold import fold
-from skjaxwin.models._keys import freeze
+from skjaxwin.models._keys import freeze, is_numeric
 
 __all__ = ["FitInfo", "WindowModel", "source_place"]
 
@@ -104,6 +103,9 @@ class WindowModel(BaseEstimator):
     least_squares : bool
         Whether it is linear least squares with the hyperparameter ``alpha``, for which windows
         that advance row by row have a way of their own.
+    highest_power : int
+        For models whose statistics are `kernels.moments.Powers`: up to which power they go; 0 for others. Rolling
+        windows of means and variances have a way of their own, for which the model writes `from_sums`.
     may_be_nan : bool
         Whether parameters can be NaN by definition, which is then no failure to converge.
     sequential : bool
@@ -133,6 +135,7 @@ class WindowModel(BaseEstimator):
     windows_at_once: int = 1
     max_condition: float | None = None
     least_squares: bool = False
+    highest_power: int = 0
     may_be_nan: bool = False
     sequential: bool = False
     in_turn: bool = False
@@ -251,6 +254,10 @@ class WindowModel(BaseEstimator):
         """
         raise NotImplementedError(f"{type(self).__name__} must define solve(statistics, hyper).")
 
+    def from_sums(self, n_rows: Any, origin: Any, mean: Any, squares: Any, hyper: dict[str, Any]) -> tuple[Any, Any]:
+        """Do in NumPy what `solve` does, given means less an origin and sums of squared deviations; writes on them."""
+        raise NotImplementedError(f"{type(self).__name__} must define from_sums(n_rows, origin, mean, squares, hyper).")
+
     def predict(self, params: Any, X: Any) -> Any:
         """Predict rows from one window's parameters.
 
@@ -305,7 +312,7 @@ class WindowModel(BaseEstimator):
         return {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in self.structural and (_is_numeric(value) or self._takes_numbers(name))
+            if name not in self.structural and (is_numeric(value) or self._takes_numbers(name))
         }
 
     def _takes_numbers(self, name: str) -> bool:
@@ -392,12 +399,3 @@ def source_place(function: Any) -> str:
         function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
-
-
-def _is_numeric(value: Any) -> bool:
-    """Say whether a parameter is a number or an array of numbers (booleans are flags)."""
-    if isinstance(value, (bool, np.bool_)):
-        return False
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "iuf"
-    return isinstance(value, numbers.Real)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import numbers
 import sys
 import sysconfig
 import types
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["freeze", "held"]
+__all__ = ["freeze", "held", "is_numeric"]
 
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
 
@@ -164,3 +165,12 @@ def _hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def is_numeric(value: Any) -> bool:
+    """Say whether a parameter is a number or an array of numbers (booleans are flags)."""
+    if isinstance(value, (bool, np.bool_)):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "iuf"
+    return isinstance(value, numbers.Real)

@@ -98,6 +98,12 @@ class Moments(WindowModel):
         """Whether some statistic is undefined where values are equal; a mean never is."""
         return self._names() != ("mean",)
 
+    @property
+    def highest_power(self) -> int:  # type: ignore[override]
+        """The highest power that is summed, as long as statistics and `solve` are those of this class."""
+        own = ("statistics", "merge", "append", "scale", "solve")
+        return self._order() if all(getattr(type(self), n) is getattr(Moments, n) for n in own) else 0
+
     def min_rows(self, n_features: int) -> int:
         """Return the fewest rows for which all statistics are defined."""
         del n_features
@@ -142,6 +148,18 @@ class Moments(WindowModel):
         """Return the moments; see `WindowModel.solve`."""
         mean = statistics.origin + statistics.mean
         return self._finish(statistics.weight, mean, statistics.sums, hyper["ddof"])
+
+    def from_sums(self, n_rows: Any, origin: Any, mean: Any, squares: Any, hyper: dict[str, Any]) -> tuple[Any, Any]:
+        """Return means, variances and standard deviations in NumPy; see `WindowModel.from_sums`."""
+        names, found, more = self._names(), {}, np.asarray(n_rows - hyper["ddof"])
+        if "mean" in names:
+            found["mean"] = np.add(mean, origin, out=mean)
+        if squares is not None:
+            found["variance"] = np.divide(squares, np.where(more > 0, more, np.nan), out=squares)
+        if "std" in names:
+            found["std"] = np.sqrt(squares, out=None if "variance" in names else squares)
+        enough = more > 0 if squares is not None else np.ones_like(more, bool)
+        return {name: found[name] for name in names}, FitInfo(determined=enough)
 
     def _finish(self, weight: Any, mean: Any, sums: tuple[Any, ...], ddof: Any) -> tuple[Any, FitInfo]:
         """Turn sums of powers of deviations into what was asked for."""
