@@ -31,7 +31,7 @@ _STEPS = 416
 # Lanes shorter than this do not pay for their exact start.
 _USUAL_STEPS = 400
 _FEWEST = 8
-# Below so many features two calls at a time would wait for each other more than they compute.
+# Below so many features two calls at a time would wait for each other more than they compute: one takes more lanes.
 _SIDE_BY_SIDE_FROM = 5
 # How often the size of the inverse is measured on the way.
 _SAMPLED = 16
@@ -70,7 +70,7 @@ class LaneFit(NamedTuple):
 
 def lanes_at_once(k: int, m: int, max_memory: float) -> int:
     """Return how many lanes share a step: as many as the caches hold, fewer if memory is short, 0 if too short."""
-    side = 128 if k < 12 else 64 if k < 24 else 32
+    side = 256 if k < _SIDE_BY_SIDE_FROM else 128 if k < 12 else 64 if k < 24 else 32
     # Results of all steps, inverse and rows, with standard errors; two calls at a time.
     lane_bytes = 8 * (_STEPS * (m * (k + 5) + 5 * k + 4) + 4 * (k + 1) * (k + m + 1))
     while side >= _FEWEST and 2 * side * lane_bytes > max_memory:
