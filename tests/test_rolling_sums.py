@@ -149,7 +149,7 @@ def test_the_estimator_puts_lost_windows_right(statistic):
     model = models.Moments(statistic=statistic)
     auto = RollingJaxEstimator(model, **parameters).fit(x[:, None])
     exact = RollingJaxEstimator(model, algorithm="exact", **parameters).fit(x[:, None])
-    for name in model._names():
+    for name in model.names():
         np.testing.assert_allclose(auto.params_[name], exact.params_[name], rtol=1e-10, atol=1e-14)
     if statistic == ALL:
         assert (auto.params_["std"][5100 - 2 : 6000 - 1] <= 1e-16).all()

@@ -44,7 +44,7 @@ def fit_rolling_sums(
     Parameters
     ----------
     model : WindowModel
-        With ``from_sums``, and with a ``highest_power`` of 1 or 2.
+        With ``from_sums`` and ``names``, and with a ``highest_power`` of 1 or 2.
     hyper : dict of scalars
         One candidate's traced hyperparameters.
     X : ndarray of shape (n_rows, k), float64
@@ -56,7 +56,7 @@ def fit_rolling_sums(
 
     Returns
     -------
-    params, info, bad : pytree of ndarray, FitInfo, ndarray of bool of shape (n_windows,)
+    params, info, bad : dict of ndarray, FitInfo, ndarray of bool of shape (n_windows,)
         With leading axes (n_windows, 1), and which windows are to be fitted otherwise; None for all of this where
         windows are of another kind, or memory is too short.
     """
@@ -68,25 +68,21 @@ def fit_rolling_sums(
         return None
     X, stops = X[starts[0] : stops[-1]], stops - starts[0]
     n_windows, run = len(stops), piece * max(1, _RUN // piece)
-    like, info = model.from_sums(1.0, 0.0, np.ones(1), np.ones(1) if order == 2 else None, hyper)
-    params = {name: np.empty((n_windows, 1, k)) for name in like}
+    params = {name: np.empty((n_windows, 1, k)) for name in model.names()}
     determined, bad = np.empty((n_windows, 1), bool), np.empty(n_windows, bool)
 
-    def one_run(first: int) -> None:
+    def one_run(first: int) -> Any:
         room = Room(k, piece, width)
         for low in range(first, min(first + run, n_windows), piece):
             part = slice(low, min(low + piece, n_windows))
             with np.errstate(all="ignore"):
                 *sums, lost = rolling_sums(X, stops[part], width, order, room)
-                found, its_info = model.from_sums(*sums, hyper)
-            for name, values in found.items():
-                params[name][part, 0] = values
-            determined[part] = its_info.determined
-            bad[part] = lost
+                info = model.from_sums(*sums, hyper, {name: values[part, 0] for name, values in params.items()})
+            determined[part], bad[part] = info.determined, lost
+        return info
 
-    for _ in compiling.run_many(one_run, range(0, n_windows, run)):
-        pass
-    return params, info._replace(determined=determined), bad
+    infos = list(compiling.run_many(one_run, range(0, n_windows, run)))
+    return params, infos[0]._replace(determined=determined), bad
 
 
 class Room:

@@ -105,7 +105,7 @@ class WindowModel(BaseEstimator):
         that advance row by row have a way of their own.
     highest_power : int
         For models whose statistics are `kernels.moments.Powers`: up to which power they go; 0 for others. Rolling
-        windows of means and variances have a way of their own, for which the model writes `from_sums`.
+        windows of means and variances have a way of their own, for which the model writes `from_sums` and `names`.
     may_be_nan : bool
         Whether parameters can be NaN by definition, which is then no failure to converge.
     sequential : bool
@@ -254,9 +254,11 @@ class WindowModel(BaseEstimator):
         """
         raise NotImplementedError(f"{type(self).__name__} must define solve(statistics, hyper).")
 
-    def from_sums(self, n_rows: Any, origin: Any, mean: Any, squares: Any, hyper: dict[str, Any]) -> tuple[Any, Any]:
-        """Do in NumPy what `solve` does, given means less an origin and sums of squared deviations; writes on them."""
-        raise NotImplementedError(f"{type(self).__name__} must define from_sums(n_rows, origin, mean, squares, hyper).")
+    def from_sums(
+        self, n_rows: Any, origin: Any, mean: Any, squares: Any, hyper: dict[str, Any], out: dict[str, np.ndarray]
+    ) -> Any:
+        """Do in NumPy what `solve` does, given means less an origin, and sums of squared deviations, and fill `out`."""
+        raise NotImplementedError(f"{type(self).__name__} must define from_sums.")
 
     def predict(self, params: Any, X: Any) -> Any:
         """Predict rows from one window's parameters.

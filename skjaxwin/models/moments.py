@@ -81,22 +81,23 @@ class Moments(WindowModel):
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        unknown = [name for name in self._names() if name not in _ORDERS]
-        if unknown or not self._names():
+        unknown = [name for name in self.names() if name not in _ORDERS]
+        if unknown or not self.names():
             raise ValueError(
                 f"statistic={self.statistic!r} must be one of {sorted(_ORDERS)}, or a tuple of one or more of them."
             )
 
-    def _names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
+        """Return the statistics as a tuple, which are the names in `params_`."""
         return (self.statistic,) if isinstance(self.statistic, str) else tuple(self.statistic)
 
     def _order(self) -> int:
-        return max(_ORDERS[name] for name in self._names())
+        return max(_ORDERS[name] for name in self.names())
 
     @property
     def may_be_nan(self) -> bool:  # type: ignore[override]
         """Whether some statistic is undefined where values are equal; a mean never is."""
-        return self._names() != ("mean",)
+        return self.names() != ("mean",)
 
     @property
     def highest_power(self) -> int:  # type: ignore[override]
@@ -108,7 +109,7 @@ class Moments(WindowModel):
         """Return the fewest rows for which all statistics are defined."""
         del n_features
         needed = {"mean": 1, "variance": int(self.ddof) + 1, "std": int(self.ddof) + 1, "skewness": 3, "kurtosis": 4}
-        return max(needed[name] for name in self._names())
+        return max(needed[name] for name in self.names())
 
     def fit(self, X: Any, y: Any, weight: Any, hyper: dict[str, Any], start: Any) -> tuple[Any, FitInfo]:
         """Fit one window; see `WindowModel.fit`."""
@@ -149,17 +150,19 @@ class Moments(WindowModel):
         mean = statistics.origin + statistics.mean
         return self._finish(statistics.weight, mean, statistics.sums, hyper["ddof"])
 
-    def from_sums(self, n_rows: Any, origin: Any, mean: Any, squares: Any, hyper: dict[str, Any]) -> tuple[Any, Any]:
-        """Return means, variances and standard deviations in NumPy; see `WindowModel.from_sums`."""
-        names, found, more = self._names(), {}, np.asarray(n_rows - hyper["ddof"])
-        if "mean" in names:
-            found["mean"] = np.add(mean, origin, out=mean)
-        if squares is not None:
-            found["variance"] = np.divide(squares, np.where(more > 0, more, np.nan), out=squares)
-        if "std" in names:
-            found["std"] = np.sqrt(squares, out=None if "variance" in names else squares)
-        enough = more > 0 if squares is not None else np.ones_like(more, bool)
-        return {name: found[name] for name in names}, FitInfo(determined=enough)
+    def from_sums(
+        self, n_rows: Any, origin: Any, mean: Any, squares: Any, hyper: dict[str, Any], out: dict[str, np.ndarray]
+    ) -> FitInfo:
+        """Put means, variances and standard deviations into arrays by their names; see `WindowModel.from_sums`."""
+        more = np.asarray(n_rows - hyper["ddof"])
+        if "mean" in out:
+            np.add(mean, origin, out=out["mean"])
+        if squares is None:
+            return FitInfo(determined=np.ones_like(more, bool))
+        variance = np.divide(squares, np.where(more > 0, more, np.nan), out=out.get("variance", squares))
+        if "std" in out:
+            np.sqrt(variance, out=out["std"])
+        return FitInfo(determined=more > 0)
 
     def _finish(self, weight: Any, mean: Any, sums: tuple[Any, ...], ddof: Any) -> tuple[Any, FitInfo]:
         """Turn sums of powers of deviations into what was asked for."""
@@ -168,7 +171,7 @@ class Moments(WindowModel):
         if len(sums) >= 1:
             found["variance"] = _ratio(sums[0], weight - ddof)
             found["std"] = jnp.sqrt(found["variance"])
-            enough &= weight > ddof if {"variance", "std"} & set(self._names()) else True
+            enough &= weight > ddof if {"variance", "std"} & set(self.names()) else True
         if len(sums) >= 2:
             second = sums[0] / weight
             skewness = _ratio(sums[1] / weight, second * jnp.sqrt(second))
@@ -179,15 +182,15 @@ class Moments(WindowModel):
             bracket = (weight + 1) * fourth - 3 * (weight - 1)
             found["kurtosis"] = (weight - 1) * bracket / _positive((weight - 2) * (weight - 3))
             enough &= weight > 3
-        return {name: found[name] for name in self._names()}, FitInfo(determined=enough)
+        return {name: found[name] for name in self.names()}, FitInfo(determined=enough)
 
     def predict(self, params: Any, X: Any) -> Any:
         """Return the first statistic for every row."""
-        return jnp.broadcast_to(params[self._names()[0]], X.shape)
+        return jnp.broadcast_to(params[self.names()[0]], X.shape)
 
     def predict_each(self, params: Any, X: np.ndarray) -> np.ndarray:
         """Return each row's own statistic, in NumPy."""
-        return np.broadcast_to(params[self._names()[0]], X.shape).copy()
+        return np.broadcast_to(params[self.names()[0]], X.shape).copy()
 
 
 def _positive(value: Any) -> Any:
