@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skjaxwin import RollingJaxEstimator, count_compiles, models
+from skjaxwin.kernels.row_objective import mean_loss, mean_squares
 
 START = {"mu": 0.0, "omega": 0.1, "alpha": 0.1, "beta": 0.8}
 
@@ -236,3 +237,13 @@ def test_predictions_need_a_function():
     fitted = RollingJaxEstimator(models.Loss(cauchy, start, width=1.0), window=60, step=10, min_periods=50).fit(X, y)
     with pytest.raises(ValueError, match="pass predict="):
         fitted.predict(X)
+
+
+def test_the_mean_over_no_weight_at_all_is_zero():
+    X, y = np.ones((1500, 2)), np.arange(1500.0)
+    for rows in (4, 1500):
+        given = jnp.asarray(X[:rows]), jnp.asarray(y[:rows]), jnp.zeros(rows)
+        curve = mean_squares(lambda point, X: X @ point, *given)
+        loss = mean_loss(lambda point, X, y: (y - X @ point) ** 2, *given)
+        for evaluate in (curve, loss):
+            assert all(np.array_equal(part, np.zeros(part.shape)) for part in evaluate(jnp.ones(2)))

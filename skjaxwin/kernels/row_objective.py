@@ -69,12 +69,14 @@ def whole_loss(loss: Callable[[Any], Any], total: Any) -> Callable[[Any], Local]
     They go forward through the rows: nothing of a recursion need be kept.
     """
 
+    safe = _unless_zero(total)
+
     def evaluate(point: Any) -> Local:
         tangents = jnp.eye(len(point), dtype=point.dtype)
 
         def with_gradient(at: Any) -> tuple[Any, Any]:
             def along(tangent: Any) -> tuple[Any, Any]:
-                return jax.jvp(lambda at: loss(at) / total, (at,), (tangent,))
+                return jax.jvp(lambda at: loss(at) / safe, (at,), (tangent,))
 
             return jax.vmap(along, out_axes=(None, 0))(tangents)
 
@@ -88,7 +90,8 @@ def whole_loss(loss: Callable[[Any], Any], total: Any) -> Callable[[Any], Local]
 
 def whole_loss_gradient(loss: Callable[[Any], Any], total: Any) -> Callable[[Any], Any]:
     """Return a loss of all rows at a time over the sum of the weights, with its gradient alone."""
-    return jax.value_and_grad(lambda point: loss(point) / total)
+    safe = _unless_zero(total)
+    return jax.value_and_grad(lambda point: loss(point) / safe)
 
 
 def _total(loss: Callable[[Any, Any, Any], Any], point: Any, X: Any, y: Any, share: Any) -> Any:
@@ -106,7 +109,7 @@ def _local(total: Callable[[Any], Any], point: Any) -> Local:
 
 def _summed(part: Callable[..., Any], X: Any, y: Any, weight: Any) -> Callable[[Any], Any]:
     """Add up what `part` says of each block of rows."""
-    rows = X, y, weight / jnp.sum(weight)
+    rows = X, y, weight / _unless_zero(jnp.sum(weight))
     n = len(X)
     if n <= _BLOCK:
         return lambda point: part(point, *rows)
@@ -127,6 +130,11 @@ def _summed(part: Callable[..., Any], X: Any, y: Any, weight: Any) -> Callable[[
         )[0]
 
     return evaluate
+
+
+def _unless_zero(total: Any) -> Any:
+    """Return the sum of the weights; 1 if there are none: then all parts of an objective are zero, and not NaN."""
+    return jnp.where(total > 0, total, 1)
 
 
 def _first(blocks: Any) -> Any:
