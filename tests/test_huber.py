@@ -207,6 +207,32 @@ def test_perfect_fits_are_exact_and_flagged():
     assert level.converged_.all() and not level.determined_.any() and not level.params_["coef"].any()
 
 
+@pytest.mark.parametrize("alpha", [1e-4, *(pytest.param(a, marks=pytest.mark.slow) for a in (0.0, 0.1))])
+def test_of_the_fits_through_all_rows_the_smallest_is_taken(alpha):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(6, 9)) * [1, 2, 1, 1, 30, 0.1, 1, 1, 0] + 5
+    y = rng.normal(size=6)
+    rows = np.repeat(np.arange(6), [1, 3, 1, 2, 1, 4])
+    repeated = RollingJaxEstimator(Huber(alpha=alpha), min_periods=12).fit(X[rows], y[rows])
+    weighted = RollingJaxEstimator(Huber(alpha=alpha), min_periods=6).fit(X, y, sample_weight=np.bincount(rows))
+    # The intercept has no penalty: differences from any of the rows are what the slopes must explain.
+    expected = np.linalg.pinv(X[1:] - X[0]) @ (y[1:] - y[0])
+    for fit in (repeated, weighted):
+        np.testing.assert_allclose(fit.coef_, expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(fit.predict(X), y, rtol=1e-9)
+        assert fit.converged_[-1] and not fit.determined_[-1]
+
+
+def test_a_large_penalty_leaves_residuals_where_all_rows_could_be_fitted():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(6, 9)), rng.normal(size=6)
+    rolling = RollingJaxEstimator(Huber(alpha=100.0), min_periods=6).fit(X, y)
+    pull = np.clip((y - rolling.predict(X)) / rolling.params_["scale"][-1], -1.35, 1.35)
+    np.testing.assert_allclose(X.T @ pull, 100 * rolling.coef_, atol=1e-8)
+    np.testing.assert_allclose([pull.sum(), pull @ pull], [0, 6], atol=1e-8)
+    assert rolling.converged_[-1] and rolling.determined_[-1]
+
+
 @pytest.mark.slow
 def test_close_fits_have_all_digits():
     # Residuals of a ten thousandth of the targets, of which an offset of 1e6 leaves ten digits.

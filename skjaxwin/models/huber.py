@@ -12,6 +12,7 @@ from jax import lax
 
 from skjaxwin._sklearn_private import Interval
 from skjaxwin.kernels.definite import definite_solver
+from skjaxwin.kernels.exact_fit import least_exact_fit
 from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.linear_predictor import Design, standardised
 from skjaxwin.kernels.moments import triangle
@@ -31,6 +32,12 @@ _RUN = 25
 _SMALL = 1e-30
 # The scale may take up so much of a step, at most, to be taken along in it.
 _FOLLOWS = 0.9
+# Residuals of such a share of their parts may be none.
+_NEAR = 1e-9
+# Residuals of least squares that are below it, in deviations of the target, are none.
+_EDGE = 1e-9
+# The least penalty on slopes, next to pulls of about one, that chooses among fits without residuals.
+_FAINT = 1e-8
 
 
 class Huber(WindowModel):
@@ -68,7 +75,8 @@ class Huber(WindowModel):
 
     Where more than a share of :math:`1 - 1 / \epsilon^2` of the rows can be fitted exactly, the best scale is zero.
     It stays at rounding then, and the window counts as under-determined (``determined_``) or, as an optimum at an edge
-    is approached slowly, as not converged.
+    is approached slowly, as not converged. Where several fits have no residuals, the slopes are the smallest of them,
+    which is where the penalty leads however small it is.
 
     Examples
     --------
@@ -139,23 +147,35 @@ class Huber(WindowModel):
             target / size,
             share,
         )
-        ridge = 2 * hyper["alpha"] * (size / design.total) / design.scale**2
+        penalty = 2 * hyper["alpha"] * (size / design.total)
+        ridge = penalty / design.scale**2
         coef = start["coef"] * design.scale * design.varies / size
         if self.fit_intercept:
             ridge = jnp.concatenate([jnp.zeros(1, ridge.dtype), ridge])
             at_centre = (start["intercept"] + start["coef"] @ design.centre - middle) / size
             coef = jnp.concatenate([at_centre[None], coef])
-        coef = jnp.where(start["scale"] > 0, coef, _least_squares(rows))
+        least_squares = _least_squares(rows)
+        # Where there need be no residuals, the scale is at its edge, and steps from there are too short to leave it.
+        perfect = rows.share @ (rows.target - least_squares @ rows.columns) ** 2 <= _EDGE**2
+        coef = jnp.where(perfect, 0, jnp.where(start["scale"] > 0, coef, least_squares))
         fit = _from(coef, rows, ridge, hyper)
-        slopes = fit.coef[self.fit_intercept :] * size / design.scale * design.varies
+        end, solution = fit.end, fit.solution
+        coef, at_zero = lax.cond(
+            end.least | ~solution.converged,
+            lambda: _at_zero_scale(fit, perfect, rows, penalty, jnp.where(design.varies, design.scale, 0), hyper),
+            lambda: (fit.coef, jnp.zeros((), bool)),
+        )
+        coef = jnp.where(at_zero, coef, fit.coef)
+        slopes = coef[self.fit_intercept :] * size / design.scale * design.varies
         intercept = jnp.zeros_like(size)
         if self.fit_intercept:
-            intercept = fit.coef[0] * size + middle - slopes @ design.centre
-        end, solution = fit.end, fit.solution
+            intercept = coef[0] * size + middle - slopes @ design.centre
         info = information(solution, 1.0)._replace(n_iter=fit.n_iter)
-        params = {"coef": slopes, "intercept": intercept, "scale": end.scale * size}
+        least = end.least | at_zero
+        scale = jnp.where(at_zero, _LEAST_SCALE * jnp.finfo(size.dtype).eps, end.scale)
+        params = {"coef": slopes, "intercept": intercept, "scale": scale * size}
         return params, info._replace(
-            converged=info.converged & (end.follows | end.least), determined=info.determined & ~end.least
+            converged=info.converged & end.follows & ~end.least | at_zero, determined=info.determined & ~least
         )
 
 
@@ -217,6 +237,39 @@ def _from(coef: Any, rows: _Rows, ridge: Any, hyper: dict[str, Any]) -> _Fit:
     # As if a run had made a step, and not come to an end.
     begin = begin._replace(coef=coef, solution=begin.solution._replace(n_iter=jnp.int32(1)))
     return lax.while_loop(unfinished, lambda fit: run(fit.coef, fit.n_iter), begin)
+
+
+def _at_zero_scale(
+    fit: _Fit, perfect: Any, rows: _Rows, penalty: Any, scale: Any, hyper: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return the fit through the rows of the least residuals, and whether it is the optimum, with a scale of zero.
+
+    If a fit can be `perfect`, these are all rows.
+
+    Newton's steps only come close to such an optimum, and where several fits have no residuals they end at any of
+    them, as a scale of rounding hides the penalty. Here each other row pulls with its sign alone. The proof is in
+    what the rows on the fit must pull to hold it: none more than a row that is far off, and the mean square of all
+    pulls at most one, beyond which a scale above zero would be lower.
+    """
+    columns, _, target, share = rows
+    epsilon = hyper["epsilon"]
+    largest = jnp.max(scale)
+    size = jnp.where(scale > 0, largest / jnp.where(scale > 0, scale, 1), 1) ** 2
+    # Without a penalty it is the smallest fit, too.
+    faint = jnp.maximum(penalty / jnp.where(largest > 0, largest, 1) ** 2 / 2, _FAINT)
+    residuals = target - fit.coef @ columns
+    near = _NEAR * (jnp.abs(target) + jnp.abs(fit.coef) @ jnp.abs(columns))
+    on_fit = perfect | (jnp.abs(residuals) <= jnp.maximum(epsilon * fit.end.scale, near))
+    far = jnp.where(on_fit, 0, epsilon * jnp.sign(residuals))
+    found = least_exact_fit(
+        *rows._replace(share=jnp.where(on_fit, share, 0)),
+        jnp.pad(faint * size, (len(columns) - len(size), 0)),
+        columns @ (share * far),
+    )
+    pull = jnp.where(on_fit, found.pull, far)
+    same = on_fit | ((target - found.point @ columns) * far > 0)
+    held = jnp.all((jnp.abs(pull) <= epsilon) & same | (share == 0))
+    return found.point, found.exact & held & (share @ jnp.where(share > 0, pull, 0) ** 2 <= 1)
 
 
 def _median(values: Any, share: Any) -> Any:
