@@ -247,3 +247,18 @@ def test_the_mean_over_no_weight_at_all_is_zero():
         loss = mean_loss(lambda point, X, y: (y - X @ point) ** 2, *given)
         for evaluate in (curve, loss):
             assert all(np.array_equal(part, np.zeros(part.shape)) for part in evaluate(jnp.ones(2)))
+
+
+def test_a_window_that_does_not_determine_its_parameters_ends_early():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(121, 2))
+    X[-100:, 1] = 7.0  # a second constant
+    y = X[:, 0] + rng.normal(size=121)
+
+    def loss(params, X, y):
+        rest = y - params[0] - X @ params[1:]
+        return jnp.logaddexp(0, 2 * rest) - rest
+
+    rolling = RollingJaxEstimator(models.Loss(loss, np.zeros(3)), window=100, min_periods=100).fit(X, y)
+    assert rolling.converged_.tolist() == rolling.determined_.tolist() == [True] * 21 + [False]
+    assert rolling.n_iter_.max() < 30 and rolling.gradient_norm_.max() < 1e-7

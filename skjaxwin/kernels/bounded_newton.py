@@ -30,6 +30,8 @@ _NO_DAMPING = 1e-6
 _FAR_OFF = 0.1
 # Differences of objectives below so many roundings say nothing.
 _NOISE = 16
+# Gradients below so many roundings of the objective are none.
+_LEVEL = 256
 # Objectives that differ by so small a share are compared by their slopes (Hager and Zhang, SIAM J. Optim. 16, 2005):
 # a sum of squared differences has lost more digits than its own rounding.
 _CLOSE = 1e-8
@@ -78,7 +80,8 @@ def newton_step(
     """Try a step.
 
     The end is reached when a step without damping is at most `tol` of the largest unknown, each measured by the
-    curvature along it; or when the decrease it promises is below the rounding of the objective.
+    curvature along it; or when the decrease it promises is below the rounding of the objective; or where there is no
+    slope left and the Hessian is not positive definite, which counts as an end, but not as a minimum that is known.
 
     Parameters
     ----------
@@ -92,7 +95,7 @@ def newton_step(
     point, local = state.point, state.local
     eps = jnp.finfo(point.dtype).eps
     first = state.n_iter < 0
-    aim, size, damping = _step(local, state.damping, held(point, local.gradient, lower, upper))
+    aim, size, damping, definite = _step(local, state.damping, held(point, local.gradient, lower, upper))
     promised = -(local.gradient @ aim) / 2
     back = (state.n_iter == 0) & jnp.any(point != state.fallback) & (promised > _FAR_OFF * jnp.abs(local.value))
     trial = jnp.clip(point + aim, jnp.asarray(lower, point.dtype), jnp.asarray(upper, point.dtype))
@@ -107,7 +110,10 @@ def newton_step(
     # Where the aim lies beyond a bound the step is shorter, but the end is not near.
     small = jnp.max(size * jnp.abs(aim)) <= tol * jnp.max(size * jnp.abs(trial))
     flat = promised <= eps * jnp.abs(local.value)
-    done = finite & ~first & ~back & (damping == 0) & (small | flat)
+    # Without any slope no step helps: where the Hessian is singular, damping would go on to the last step.
+    slope = jnp.where(held(point, local.gradient, lower, upper), 0, local.gradient) / size
+    level = ~definite & (jnp.max(jnp.abs(slope)) <= _LEVEL * eps * jnp.abs(local.value))
+    done = finite & ~first & ~back & ((damping == 0) & (small | flat) | level)
     # The better the prediction was, the less damping the next step gets.
     eased = state.damping * jnp.where(decrease > _GOOD * predicted, _EASIER**2, _EASIER)
     eased = jnp.where(eased < _NO_DAMPING, 0, eased)
@@ -143,7 +149,7 @@ def free_hessian(hessian: Any, held: Any) -> Any:
 
 
 def _step(local: Local, damping: Any, held: Any) -> tuple[Any, Any, Any]:
-    """Return the step, the root of the curvature along each unknown, and the damping that it took."""
+    """Return the step, the root of the curvature along each unknown, the damping it took, and whether without more."""
     hessian = free_hessian(local.hessian, held)
     diagonal = jnp.diagonal(hessian)
     # An unknown on which nothing depends stays where it is.
@@ -158,4 +164,4 @@ def _step(local: Local, damping: Any, held: Any) -> tuple[Any, Any, Any]:
     factors = inverse_factor(scaled[:, :, None] + both * eye[:, :, None])
     definite = jnp.all(jnp.isfinite(factors[:, :, 0]))
     factor = jnp.where(definite, factors[:, :, 0], factors[:, :, 1])
-    return -(factor.T @ (factor @ gradient)) / size, size, jnp.where(definite, both[0], both[1])
+    return -(factor.T @ (factor @ gradient)) / size, size, jnp.where(definite, both[0], both[1]), definite
