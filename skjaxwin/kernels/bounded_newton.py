@@ -148,7 +148,7 @@ def free_hessian(hessian: Any, held: Any) -> Any:
     return jnp.where(held[:, None] | held[None], eye, hessian)
 
 
-def _step(local: Local, damping: Any, held: Any) -> tuple[Any, Any, Any]:
+def _step(local: Local, damping: Any, held: Any) -> tuple[Any, Any, Any, Any]:
     """Return the step, the root of the curvature along each unknown, the damping it took, and whether without more."""
     hessian = free_hessian(local.hessian, held)
     diagonal = jnp.diagonal(hessian)
