@@ -29,7 +29,7 @@ _UNITS = {
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
-def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
+def parse_duration(value: Any, stamps: np.ndarray, name: str, *, zero: bool = False) -> Any:
     """Express a duration in the unit of the time stamps.
 
     Parameters
@@ -40,6 +40,8 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
         The distinct times.
     name : str
         The parameter, for messages.
+    zero : bool
+        Whether it may be zero.
 
     Returns
     -------
@@ -60,7 +62,7 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
                 f"write a duration such as {name}='90D' or datetime.timedelta(days=90)."
             )
         duration: Any = float(value)
-        if not (0 < duration < np.inf):
+        if not (0 < duration < np.inf or (zero and duration == 0)):
             raise ValueError(f"{name}={value!r} must be positive and finite.")
         return duration
     duration = _text_duration(value, name) if isinstance(value, str) else _timedelta(value)
@@ -69,7 +71,8 @@ def parse_duration(value: Any, stamps: np.ndarray, name: str) -> Any:
             f"{name}={value!r} is a duration in calendar units, but the times are plain numbers "
             f"(or there is no time column); give {name} as a number in the times' own unit."
         )
-    if np.isnat(duration) or duration <= np.timedelta64(0, "s"):
+    least = np.timedelta64(0, "s")
+    if np.isnat(duration) or duration < least or (duration == least and not zero):
         raise ValueError(f"{name}={value!r} must be a positive duration.")
     return _in_coarsest_unit(duration)
 

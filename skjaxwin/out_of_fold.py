@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.parallel import Parallel, delayed
@@ -80,7 +80,9 @@ def walk_forward_predict(
         raise ValueError(f"method={method!r} is not one that {type(estimator).__name__} has.")
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     weight = None if sample_weight is None else check_sample_weight(sample_weight, np.empty((n_rows, 1)))
-    splits = list((TimeWindowSplit() if cv is None else check_cv(cv, y)).split(X, y, groups))
+    splits = list(
+        (TimeWindowSplit() if cv is None else check_cv(cv, y, classifier=is_classifier(estimator))).split(X, y, groups)
+    )
     parts = Parallel(n_jobs=n_jobs)(
         delayed(_predict_fold)(clone(estimator), X, y, weight, train, test, method) for train, test in splits
     )
@@ -105,4 +107,10 @@ def _predict_fold(
     target = () if y is None else (safe_indexing(y, train),)
     parameters = {} if weight is None else {"sample_weight": weight[train]}
     estimator.fit(safe_indexing(X, train), *target, **parameters)
-    return np.asarray(getattr(estimator, method)(safe_indexing(X, test)))
+    predictions = getattr(estimator, method)(safe_indexing(X, test))
+    if isinstance(predictions, list) and np.ndim(predictions[0]) == 2:
+        raise ValueError(
+            f"{type(estimator).__name__}.{method} returns a list with an entry for each target, which have classes of "
+            "their own; call walk_forward_predict for each target."
+        )
+    return np.asarray(predictions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -241,6 +242,10 @@ class _Cut:
     test_last: Any
 
 
+class _Span(int):
+    """A duration between integers, which is no number of stamps."""
+
+
 class _Rule:
     """The parameters of a splitter, read for given time stamps; stamps are meant by their positions."""
 
@@ -263,11 +268,20 @@ class _Rule:
             self.min_train = 1 if self.expanding or splitter.n_splits is not None else self.window
 
     def _length(self, name: str, value: Any, least: int) -> Any:
+        if isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name}={value!r} must be a number of time stamps, or a duration.")
         if _is_count(value):
             if value < least:
                 raise ValueError(f"{name}={value!r} must be at least {least}, or a duration.")
             return int(value)
-        return parse_duration(value, self.stamps, name)
+        duration = parse_duration(value, self.stamps, name, zero=least == 0)
+        if self.stamps.dtype.kind in "iu" and (name != "step" or duration.is_integer()):
+            # Less than 1.5 apart is less than 2 apart, and more than 1.5 apart more than 1: exact beyond 2**53, too.
+            return _Span(math.floor(duration) if least == 0 else math.ceil(duration))
+        return duration
+
+    def _rounding(self, duration: Any) -> Any:
+        return win.rounding_of(self.stamps, duration)
 
     def tests(self) -> Iterator[tuple[int, int]]:
         """Yield the stamps [first, stop) of tests, newest first."""
@@ -277,15 +291,17 @@ class _Rule:
                 yield stop - self.test_window, stop
             return
         stop, i = n, 0
+        off = self._rounding(self.test_window) + self._rounding(self.step)
         while stop > 0:
             latest = self.stamps[-1] - i * self.step
-            stop = int(np.searchsorted(self.stamps, latest, side="right"))
-            first = int(np.searchsorted(self.stamps, latest - self.test_window, side="right"))
+            stop = int(np.searchsorted(self.stamps, latest + off, side="right"))
+            first = int(np.searchsorted(self.stamps, latest - self.test_window + off, side="right"))
             if first < stop:
                 yield first, stop
                 i += 1
-            elif stop:  # no stamp in this one: go on to the next that has any
-                i = max(i + 1, int((self.stamps[-1] - self.stamps[stop - 1]) // self.step))
+            elif stop:  # no stamp in this one: go on to the first that reaches back to the next one
+                between = self.stamps[-1] - self.stamps[stop - 1] - self.test_window - off
+                i = max(i + 1, int(between // self.step))
 
     def training(self, first: int) -> tuple[int | None, int]:
         """Return the stamps [begin, end) that train for a test, None if they are too few."""
@@ -296,30 +312,31 @@ class _Rule:
             return 0, end
         if _is_count(self.window):
             return max(end - self.window, 0), end
-        return int(np.searchsorted(self.stamps, self.stamps[end - 1] - self.window, side="right")), end
+        oldest = self.stamps[end - 1] - self.window + self._rounding(self.window)
+        return int(np.searchsorted(self.stamps, oldest, side="right")), end
 
     def _before(self, times: np.ndarray, first: int, distance: Any) -> int:
         """Return how many of ascending times lie before a test, by more than a distance."""
         if _is_count(distance):
             return max(first - distance, 0)
-        return int(np.searchsorted(times, self.stamps[first] - distance, side="left"))
+        return int(np.searchsorted(times, self.stamps[first] - distance - self._rounding(distance), side="left"))
 
     def _enough(self, end: int) -> bool:
         if _is_count(self.min_train):
             return end >= self.min_train
-        return bool(self.stamps[end - 1] - self.stamps[0] >= self.min_train)
+        return bool(self.stamps[end - 1] - self.stamps[0] >= self.min_train - self._rounding(self.min_train))
 
     def known_before(self, label_ends: np.ndarray, first: int) -> np.ndarray:
         """Say of which rows the label ended before a test, by more than the embargo."""
         if _is_count(self.embargo):
             position = np.searchsorted(self.stamps, label_ends, side="right") - 1
             return (label_ends < self.stamps[first]) & (position + self.embargo < first)
-        return label_ends + self.embargo < self.stamps[first]
+        return label_ends + self.embargo < self.stamps[first] - self._rounding(self.embargo)
 
 
 def _is_count(value: Any) -> bool:
     """Say whether a length counts time stamps (numpy.timedelta64 registers as an integer)."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, np.timedelta64 | bool)
+    return isinstance(value, numbers.Integral) and not isinstance(value, np.timedelta64 | bool | _Span)
 
 
 def _one_column(groups: Any) -> Any:

@@ -29,6 +29,7 @@ __all__ = [
     "make_timeline",
     "make_windows",
     "newest_window_before",
+    "rounding_of",
     "time_values",
     "too_few_rows",
 ]
@@ -129,8 +130,11 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     if times.dtype.kind == "m":
         unit = np.datetime_data(times.dtype)[0]
         times = times.astype(np.int64).astype(f"datetime64[{unit}]")
-    if times.dtype.kind == "b":
+    # Differences of narrow numbers would leave their range.
+    if times.dtype.kind == "b" or (times.dtype.kind in "iu" and times.dtype.itemsize < 8):
         times = times.astype(np.int64)
+    if times.dtype.kind == "f" and times.dtype.itemsize < 8:
+        times = times.astype(np.float64)
     if times.dtype.kind == "M":
         missing = np.isnat(times)
     elif times.dtype.kind == "f":
@@ -299,7 +303,25 @@ def _first_stamps_within(stamps: np.ndarray, last: np.ndarray, duration: Any) ->
         # Between integers, less than 1.5 apart means less than 2 apart; so times beyond 2**53 stay exact.
         stamps = (stamps - stamps[0]).astype(np.int64)
         duration = min(math.ceil(duration), 2**62)
-    return np.searchsorted(stamps, stamps[last] - duration, side="right")
+    return np.searchsorted(stamps, stamps[last] - duration + rounding_of(stamps, duration), side="right")
+
+
+def rounding_of(stamps: np.ndarray, duration: Any) -> Any:
+    """Return how much a time less a duration may be off: times such as 0.3 and 0.1 are no binary fractions.
+
+    Zero for integers and dates, and where all are whole numbers. Differences within this count as equal.
+
+    Parameters
+    ----------
+    stamps : ndarray
+        Ascending.
+    duration : float or numpy.timedelta64
+    """
+    if stamps.dtype.kind != "f":
+        return np.timedelta64(0) if stamps.dtype.kind == "M" else 0
+    if float(duration).is_integer() and (stamps == np.floor(stamps)).all():
+        return 0.0
+    return 2 * np.finfo(stamps.dtype).eps * (max(abs(stamps[0]), abs(stamps[-1])) + duration)
 
 
 def newest_window_before(times: np.ndarray, stamps: np.ndarray, last_stamps: np.ndarray, gap: int) -> np.ndarray:

@@ -11,7 +11,8 @@ import pytest
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_predict, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
 
 from skjaxwin import RollingJaxEstimator, TimeWindowSplit, models, walk_forward_predict
 
@@ -71,6 +72,23 @@ def test_refitted_less_often_than_it_predicts():
     np.testing.assert_allclose(predictions[12:], y[12:])
 
 
+def all_tests(stamps, test_window, step, counts):
+    """Return the stamps of every test there may be, oldest first, by going back step after step."""
+    tests = []
+    for i in range(10_000):
+        if counts:
+            last = len(stamps) - i * step
+            if last < test_window:
+                break
+            tests.append(stamps[last - test_window : last].tolist())
+        else:
+            latest = stamps[-1] - i * step
+            if latest < stamps[0]:
+                break
+            tests.append(stamps[(stamps > latest - test_window) & (stamps <= latest)].tolist())
+    return [test for test in tests[::-1] if test]
+
+
 def test_random_panels_never_train_on_the_present():
     """The definition, looked at row by row, in 10,000 panels of any order."""
     rng = np.random.default_rng(0)
@@ -92,6 +110,12 @@ def test_random_panels_never_train_on_the_present():
         if rng.random() < 0.2:
             assert_purged(splitter, rng, time, found)
         stamps = np.unique(time)
+        tests = all_tests(stamps, test_window, step, counts)
+        assert [np.unique(time[test]).tolist() for _, test in found] == tests[len(tests) - len(found) :]
+        if len(found) < len(tests):  # nothing can train for the next older one
+            first = tests[len(tests) - len(found) - 1][0]
+            before = stamps[stamps < first]
+            assert len(before) <= gap if counts else not (before + gap < first).any()
         for train, test in found:
             n_splits += 1
             first, newest = time[test].min(), time[train].max()
@@ -220,6 +244,49 @@ def test_dates_and_durations():
             list(TimeWindowSplit(test_window=name, time="when").split(frame))
 
 
+def test_decimal_times_are_cut_as_whole_numbers_are():
+    """Tenths are no binary fractions; each of these splits is that of ten times the numbers."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        tenths = np.sort(rng.choice(200, size=rng.integers(5, 60), replace=False)) + int(rng.integers(-100, 100))
+        whole = {name: int(rng.integers(1, 9)) for name in ("window", "test_window", "step", "gap", "embargo")}
+        whole |= {"gap": whole["gap"] % 4, "embargo": whole["embargo"] % 3}
+        if rng.random() < 0.3:
+            whole["window"] = "expanding"
+        decimal = {name: value if isinstance(value, str) else value / 10 for name, value in whole.items()}
+        exact = {name: value if isinstance(value, str) else float(value) for name, value in whole.items()}
+        try:
+            expected = sets(TimeWindowSplit(min_train=3.0, **exact), tenths, tenths)
+        except ValueError:
+            continue
+        assert sets(TimeWindowSplit(min_train=0.3, **decimal), tenths / 10, tenths / 10) == expected
+    tiles = TimeWindowSplit(test_window=0.1).split(np.arange(60), groups=np.arange(60) / 10)
+    assert np.concatenate([test for _, test in tiles]).tolist() == list(range(1, 60))
+
+
+def test_narrow_and_wide_integers():
+    time = np.arange(-30000, 30000, 600)
+    splitter = TimeWindowSplit(test_window=3000.0, min_train=10000.0)
+    expected = sets(splitter, time, time)
+    assert len(expected) == 16
+    assert sets(splitter, time, time.astype(np.int16)) == expected
+    # Nanoseconds: tests of one, apart by far less than a float of this size can tell.
+    nanoseconds = 1_700_000_000_000_000_000 + np.arange(20)
+    found = sets(TimeWindowSplit(test_window=3.0, window=5.0, gap=1.0), nanoseconds, nanoseconds)
+    small = sets(TimeWindowSplit(test_window=3.0, window=5.0, gap=1.0), np.arange(20), np.arange(20.0))
+    assert found == small and found[-1] == ([11, 12, 13, 14, 15], [17, 18, 19])
+
+
+def test_no_distance_may_be_a_duration():
+    time = np.arange(6.0)
+    assert sets(TimeWindowSplit(gap=0.0, embargo=0.0), time, time) == sets(TimeWindowSplit(), time, time)
+    days = np.arange("2024-01-01", "2024-01-07", dtype="datetime64[D]")
+    assert sets(TimeWindowSplit(gap="0D"), days, days) == sets(TimeWindowSplit(), time, time)
+    for name in ("gap", "window", "test_window"):
+        with pytest.raises(ValueError, match=f"{name}=True must be a number of time stamps, or a duration"):
+            list(TimeWindowSplit(**{name: True}).split(time, groups=time))
+
+
 def test_tests_without_a_stamp_are_passed_over():
     time = np.array([0.0, 1.0, 2.0, 1e6, 1e6 + 1])
     found = sets(TimeWindowSplit(test_window=1.0), time, time)
@@ -302,6 +369,12 @@ def test_what_does_not_fit_together():
         TimeWindowSplit(0).get_n_splits()
     with pytest.raises(ValueError, match="contains NaN"):
         list(TimeWindowSplit().split(X, groups=[0, 1, 2, 3, 4, np.nan]))
+    two = np.column_stack([X[:, 0] > 2, X[:, 0] < 1]).astype(int)
+    with pytest.raises(ValueError, match="returns a list with an entry for each target"):
+        walk_forward_predict(KNeighborsClassifier(1), X, two, cv=TimeWindowSplit(test_window=2), method="predict_proba")
+    labels = np.repeat([0, 1], 3)
+    found = walk_forward_predict(KNeighborsClassifier(1), X, labels, cv=3)
+    np.testing.assert_array_equal(found, cross_val_predict(KNeighborsClassifier(1), X, labels, cv=3))
     with pytest.raises(ValueError, match="method='transform'"):
         walk_forward_predict(Ridge(), X, X[:, 0], method="transform")
     assert clone(TimeWindowSplit(3), safe=False).n_splits == 3

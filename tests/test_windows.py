@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from skjaxwin import RollingJaxEstimator, models
 from skjaxwin import windows as win
 from skjaxwin.durations import parse_duration
 from tests import reference
@@ -272,10 +273,34 @@ def test_against_loops(problem):
     assert found.tolist() == [-1 if b is None else b for b in best]
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), st.floats(0.001, 1e6), st.randoms())
+# Binary fractions, of which differences are exact; others count as equal where rounding hides that they are.
+fractions = st.integers(-(10**9), 10**9).map(lambda i: i / 1024)
+
+
+@given(st.lists(fractions, min_size=1, max_size=20), fractions.filter(lambda f: f > 0), st.randoms())
 def test_float_times_against_loops_in_any_order(times, window, random):
     expected = reference.window_rows(times, np.ones(len(times)), window=window)
     assert cut(np.array(times), window=window) == expected
     shuffled = random.sample(range(len(times)), len(times))
     again = cut(np.array([times[i] for i in shuffled]), window=window)
     assert [(t, sorted(shuffled[i] for i in rows)) for t, rows in again] == expected
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8, np.int32, np.float32])
+def test_times_of_few_bits_do_not_overflow(dtype):
+    step = {np.int8: 1, np.uint8: 1}.get(dtype, 600)
+    low = {np.int8: -100, np.uint8: 0}.get(dtype, -30000)
+    times = low + step * np.arange(100)
+    X = np.column_stack([np.arange(100.0)])
+    expected = RollingJaxEstimator(time="t", window=5.0 * step, halflife=7.0 * step, capacity=128)
+    wide = expected.fit(pd.DataFrame({"t": times, "x": X[:, 0] ** 2}), X[:, 0]).params_["coef"]
+    narrow = expected.fit(pd.DataFrame({"t": times.astype(dtype), "x": X[:, 0] ** 2}), X[:, 0])
+    np.testing.assert_array_equal(narrow.params_["coef"], wide)
+    assert (np.diff(np.column_stack([narrow.window_starts_, narrow.window_stops_]), axis=1)[5:] == 5).all()
+
+
+def test_a_duration_of_decimal_times_holds_as_many_stamps_everywhere():
+    times = np.arange(300) / 10
+    rolling = RollingJaxEstimator(models.Moments(), time=0, window=0.3, capacity=512)
+    rolling.fit(np.column_stack([times, times]))
+    assert (rolling.window_stops_ - rolling.window_starts_)[2:].tolist() == [3] * 298
