@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+from sklearn.metrics._scorer import _BaseScorer as BaseScorer
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
 from sklearn.model_selection._validation import _score as score_estimator
@@ -14,6 +15,7 @@ from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight
 
 __all__ = [
+    "BaseScorer",
     "HasMethods",
     "Interval",
     "MultimetricScorer",

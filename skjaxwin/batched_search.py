@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils import indexable
+from sklearn.utils import check_consistent_length, indexable
 
 from skjaxwin._sklearn_private import (
+    BaseScorer,
     MultimetricScorer,
     check_method_params,
     insert_error_scores,
     warn_or_raise_about_fit_failures,
 )
 from skjaxwin.fold_fits import fit_with_the_kernel_of
+from skjaxwin.models import WindowModel
+from skjaxwin.rolling import RollingJaxEstimator
 from skjaxwin.row_wise import WindowStep, find_window_step
 from skjaxwin.search_scores import Search, score_folds, score_walk
 
@@ -92,7 +95,16 @@ class FitsTogether:
         routed = self._get_routed_params_for_fit(params)
         candidates = list(self._candidates())
         weight = routed.estimator.fit.get(f"{step.prefix}sample_weight", routed.estimator.fit.get("sample_weight"))
-        search = Search(step, candidates, X, y, weight, scorers, routed.scorer.score, self.error_score)
+        if weight is not None:
+            check_consistent_length(X, weight)
+        try:
+            search = Search(step, candidates, X, y, weight, scorers, routed.scorer.score, self.error_score)
+        except ValueError as error:
+            if step.before is None or self.cv is None:
+                raise
+            # A row that a step refuses is not in every fold.
+            self.fallback_reason_, self.batched_ = f"the Pipeline refuses a row: {error}", False
+            return super().fit(X, y, **params)  # type: ignore[misc]
         if self.cv is None:
             self.n_splits_ = 1
             self._say(1, len(candidates))
@@ -144,7 +156,8 @@ class FitsTogether:
             self._check_per_window(reason)
         elif self.lookback is not None:
             raise ValueError(f'lookback={self.lookback!r} needs selection="per_window".')
-        walks = self.cv is None and hasattr(getattr(self.estimator, "steps", [[self.estimator]])[-1][-1], "window")
+        last = getattr(self.estimator, "steps", [[self.estimator]])[-1][-1]
+        walks = self.cv is None and isinstance(last, RollingJaxEstimator)
         if walks and reason is not None:
             raise ValueError(
                 f"cv=None scores predictions of all windows, which is not possible here: {reason}; pass cv."
@@ -154,8 +167,12 @@ class FitsTogether:
     def _why_one_by_one(self, step: WindowStep, searched: set[str], params: dict[str, Any]) -> str | None:
         estimator = step.estimator
         own = {name.removeprefix(step.prefix) for name in searched}
+        model_kinds = self._kinds(step)
+        routing = get_config()["enable_metadata_routing"]
+        if len(model_kinds) > 1:
+            return "candidates are of different kinds, such as regressors and classifiers"
         if self.cv is None:
-            if estimator._model().estimator_type is None:
+            if model_kinds == {None}:
                 return f"{type(estimator._model()).__name__} predicts nothing"
             if self.return_train_score:
                 return "return_train_score asks for folds"
@@ -167,13 +184,30 @@ class FitsTogether:
             return "exposure multiplies predictions"
         elif estimator.capacity is not None or "capacity" in own:
             return "capacity is set"
+        elif not all(model.convex for model in self._models(step)):
+            return "fits depend on what they start from, which is the window before"
+        elif not all(_reads_predictions(scorer) for scorer in _each(self.scoring)):
+            return "scoring is a function of the fitted estimator"
         if getattr(self, "_skl_callbacks", None):
             return "callbacks are called for each fit"
-        routing = get_config()["enable_metadata_routing"]
+        if routing and params and step.before is not None:
+            return "metadata are routed through a Pipeline"
         allowed = {"sample_weight" if routing else f"{step.prefix}sample_weight", "groups"}
         if set(params) - allowed:
             return f"fit was passed {sorted(set(params) - allowed)}"
         return None
+
+    def _models(self, step: WindowStep) -> list[Any]:
+        """Return the models that candidates may have, as far as they are listed."""
+        grid: Any = getattr(self, "param_grid", None) or getattr(self, "param_distributions", None)
+        listed = [part.get(f"{step.prefix}model") for part in ([grid] if isinstance(grid, dict) else grid or [])]
+        models = [] if listed and all(one is not None for one in listed) else [step.estimator._model()]
+        for one in listed:
+            models += [model for model in one if isinstance(model, WindowModel)] if isinstance(one, Sequence) else []
+        return models
+
+    def _kinds(self, step: WindowStep) -> set[Any]:
+        return {model.estimator_type for model in self._models(step)}
 
     def _check_per_window(self, reason: str | None) -> None:
         if self.cv is not None:
@@ -217,3 +251,15 @@ class FitsTogether:
         self.refit_time_ = time.perf_counter() - begin
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
+
+
+def _each(scoring: Any) -> list[Any]:
+    """Return what the scores are computed by: names, scorers, functions."""
+    if isinstance(scoring, dict):
+        return list(scoring.values())
+    return list(scoring) if isinstance(scoring, list | tuple | set) else [scoring]
+
+
+def _reads_predictions(scorer: Any) -> bool:
+    """Say whether a scorer is known to look at nothing but predictions."""
+    return scorer is None or isinstance(scorer, str | BaseScorer)

@@ -275,7 +275,7 @@ class _Rule:
                 raise ValueError(f"{name}={value!r} must be at least {least}, or a duration.")
             return int(value)
         duration = parse_duration(value, self.stamps, name, zero=least == 0)
-        if self.stamps.dtype.kind in "iu" and (name != "step" or duration.is_integer()):
+        if self.stamps.dtype.kind in "iu" and (name not in ("step", "test_window") or duration.is_integer()):
             # Less than 1.5 apart is less than 2 apart, and more than 1.5 apart more than 1: exact beyond 2**53, too.
             return _Span(math.floor(duration) if least == 0 else math.ceil(duration))
         return duration

@@ -52,7 +52,8 @@ class WindowSearchCV(FitsTogether, GridSearchCV):
         candidate cannot predict are scored for none.
     scoring, refit, verbose, error_score, return_train_score
         As for GridSearchCV. R2, squared, absolute and pinball errors, Poisson deviance, log loss and accuracy are
-        computed for all candidates at once; other scorers are given each fitted estimator.
+        computed for all candidates at once; other scorers of scikit-learn are given each candidate's predictions. A
+        function of the fitted estimator needs the ordinary path.
     n_jobs, pre_dispatch
         Of the ordinary path; fits in one call go side by side by themselves.
     max_memory : float, default=256e6
@@ -91,8 +92,10 @@ class WindowSearchCV(FitsTogether, GridSearchCV):
 
     Notes
     -----
-    Fits go one by one, as in GridSearchCV, for other estimators, and on folds with standard errors,
-    ``underdetermined="nan"`` or a `capacity`.
+    Fits go one by one, as in GridSearchCV, for other estimators, candidates of different kinds, and on folds with
+    standard errors, an `exposure`, ``underdetermined="nan"`` or a `capacity`. So do models with several optima
+    (mixtures, ``LeastSquares``, ``Loss``, and those of your own with an `initial`), where a window's fit depends on the
+    one before it.
 
     Examples
     --------

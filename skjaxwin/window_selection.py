@@ -78,6 +78,11 @@ def walk_candidates(
         found: list[Any]
         try:
             found = walk_group([estimators[i] for i in members], X, y, sample_weight)
+            if not np.isfinite(found[0].raw).any() and len(estimators) > len(members):
+                raise ValueError(
+                    "cv=None: no row is predicted from earlier rows; pass more rows, lower min_periods or gap, or "
+                    "pass cv."
+                )
             for one in found[1:]:  # only the first has seen the columns of X
                 one.estimator.__dict__.update(
                     {name: value for name, value in found[0].estimator.__dict__.items() if name.endswith("_in_")}

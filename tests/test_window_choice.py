@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss, mean_absolute_error, r2_score
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import make_pipeline
@@ -104,16 +106,48 @@ def test_what_comes_later_changes_no_choice(data):
     assert (changed.selection_path_[~early] != search.selection_path_[~early]).any()
 
 
-def test_noise_is_not_predicted():
-    """On pure noise R2 out of sample is below what chance allows: 3 standard errors, here of 20 series."""
-    scores = []
-    for seed in range(20):
+def no_fit(X, y, weight, column):
+    return jnp.sum(weight) * 0.0 + column
+
+
+def one_column(params, X):
+    return 0.4 * jnp.take(X, params.astype(int), axis=1)
+
+
+def test_hindsight_is_of_no_use_on_noise():
+    """Thirty candidates guess at random: the best of them seems to know something, choices in time do not."""
+    chosen, best = [], []
+    for seed in range(8):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(120, 2)), rng.normal(size=120)
-        rolling = RollingJaxEstimator(models.Linear(), min_periods=5)
-        search = WindowSearchCV(rolling, GRID, selection="per_window", lookback=15, refit=False).fit(X, y)
-        scores.append(search.walk_forward_score_)
-    assert np.mean(scores) < 3 * np.std(scores) / np.sqrt(len(scores))
+        X, y = rng.normal(size=(150, 30)), rng.normal(size=150)
+        guesses = RollingJaxEstimator(models.Custom(no_fit, one_column, column=0.0), window=20, min_periods=5)
+        search = WindowSearchCV(guesses, {"model__column": np.arange(30.0)}, selection="per_window", refit=False)
+        chosen.append(search.fit(X, y).walk_forward_score_)
+        best.append(search.cv_results_["mean_test_score"].max())
+    assert np.mean(chosen) < -0.08 < -0.04 < np.mean(best)  # a random guess: -0.16
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_a_candidate_that_predicts_nothing_fails_alone(data):
+    X, y, _, _ = data
+    search = WindowSearchCV(RollingJaxEstimator(models.Linear()), {"min_periods": [10, 120]})
+    with pytest.warns(FitFailedWarning, match="no row is predicted from earlier rows"):
+        search.fit(X, y)
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [False, True]
+    with pytest.raises(ValueError, match="no row is predicted from earlier rows"):
+        search.set_params(error_score="raise").fit(X, y)
+
+
+def test_other_estimators_with_a_window_get_folds(data):
+    class Window(LinearRegression):
+        def __init__(self, window=3):
+            self.window = window
+
+        fit_intercept, copy_X, n_jobs, positive, tol = True, True, None, False, 1e-6
+
+    X, y, _, _ = data
+    search = WindowSearchCV(Window(), {"window": [3, 4]}).fit(X, y)
+    assert search.n_splits_ == 5 and not search.batched_
 
 
 def test_classes_and_pipelines(data):

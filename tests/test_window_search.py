@@ -102,7 +102,8 @@ def test_shuffled_folds_and_other_scores(data, scoring):
     folds = KFold(4, shuffle=True, random_state=0)
     refit = "mean" if scoring is worst_and_mean else True
     linear = RollingJaxEstimator(models.Linear())
-    assert_same_search(linear, ALPHAS, data["X"], data["y"], cv=folds, scoring=scoring, refit=refit)
+    together = scoring is not worst_and_mean
+    assert_same_search(linear, ALPHAS, data["X"], data["y"], cv=folds, scoring=scoring, refit=refit, batched=together)
 
 
 def test_training_scores(data):
@@ -380,3 +381,63 @@ def test_folds_given_as_masks(data):
         rows[0, train], rows[1, test] = True, True
         masks.append(tuple(rows))
     assert_same_search(RollingJaxEstimator(models.Linear()), ALPHAS, data["X"], data["y"], cv=masks)
+
+
+def coefficient(fitted, X, y):
+    """Score by what only a fitted estimator has."""
+    return -float(np.std(fitted.params_["coef"][:, 0]))
+
+
+@pytest.mark.slow(
+    all_but=[
+        "estimator0-grid0-labels-None-different kinds",
+        "estimator1-grid1-y-coefficient-function of the fitted estimator",
+    ]
+)
+@pytest.mark.parametrize(
+    ("estimator", "grid", "target", "scoring", "reason"),
+    [
+        (RollingJaxEstimator(), {"model": [models.Linear(1.0), models.Logistic()]}, "labels", None, "different kinds"),
+        (RollingJaxEstimator(), {"window": [20, 40]}, "y", coefficient, "function of the fitted estimator"),
+        (RollingJaxEstimator(), {"window": [20, 40]}, "y", {"a": coefficient, "b": "r2"}, "function of the fitted"),
+        (
+            RollingJaxEstimator(models.GaussianMixture(3), min_periods=20, step=10),
+            {"window": [25, "expanding"]},
+            None,
+            None,
+            "depend on what they start from",
+        ),
+    ],
+)
+def test_what_would_not_be_the_same_goes_one_by_one(data, estimator, grid, target, scoring, reason):
+    y = None if target is None else data[target]
+    if target == "labels":
+        y = (y == "up").astype(int)
+    options = {"refit": False} if isinstance(scoring, dict) else {}
+    search = assert_same_search(estimator, grid, data["X"], y, cv=FORWARD, scoring=scoring, batched=False, **options)
+    assert reason in search.fallback_reason_
+
+
+def test_models_of_one_kind_go_together(data):
+    grid = {"model": [models.Linear(1.0), models.ElasticNet(0.1)]}
+    assert_same_search(RollingJaxEstimator(min_periods=10), grid, data["X"], data["y"], cv=FORWARD, rtol=1e-7)
+    with pytest.raises(ValueError, match="cv=None .*different kinds"):
+        WindowSearchCV(RollingJaxEstimator(), {"model": [models.Linear(), models.Logistic()]}).fit(data["X"], data["y"])
+
+
+@pytest.mark.filterwarnings("ignore:.*non-finite")
+def test_a_row_that_a_pipeline_refuses_fails_its_fold_alone(data):
+    X = data["X"].copy()
+    X[-1, 0] = np.nan
+    pipeline = make_pipeline(PolynomialFeatures(2), RollingJaxEstimator(models.Linear()))
+    grid = {"rollingjaxestimator__model__alpha": [0.1, 1.0]}
+    search = assert_same_search(pipeline, grid, X, data["y"], cv=FORWARD, batched=False, refit=False)
+    assert "refuses a row" in search.fallback_reason_
+    assert np.isfinite(search.cv_results_["split0_test_score"]).all()
+
+
+def test_weights_of_another_length_are_refused(data):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        WindowSearchCV(RollingJaxEstimator(models.Linear()), ALPHAS, cv=FORWARD).fit(
+            data["X"], data["y"], sample_weight=data["weight"][:-1]
+        )

@@ -115,6 +115,8 @@ class WindowModel(BaseEstimator):
         Whether windows are best fitted one after the other, each from the one before, since they take different
         numbers of steps; some runs of them go side by side in threads. Windows that did not converge are then fitted
         once more, from `initial`.
+    convex : bool
+        Whether what a fit finds does not depend on where it starts. Models without `initial` start from nowhere.
     positive : bool
         Whether no target may be negative.
     takes_exposure : bool
@@ -299,6 +301,11 @@ class WindowModel(BaseEstimator):
         """Return the fewest rows a window needs; used where ``min_periods`` is None."""
         del n_features
         return 1
+
+    @property
+    def convex(self) -> bool:
+        """Whether what a fit finds does not depend on where it starts, as far as is known."""
+        return type(self).initial is WindowModel.initial
 
     def initial(self, n_features: int, n_outputs: int | None) -> Any:
         """Return parameters to start from, as NumPy arrays, or None.

@@ -28,6 +28,7 @@ class LinearPredictor(WindowModel):
     checked = True
     double = True
     in_turn = True
+    convex = True
     fit_intercept: bool
 
     def loss(self, hyper: dict[str, Any], eta: Any, y: Any) -> tuple[Any, Any, Any]:

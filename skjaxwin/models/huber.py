@@ -94,6 +94,7 @@ class Huber(WindowModel):
     checked = True
     double = True
     in_turn = True
+    convex = True
     _parameter_constraints: ClassVar[dict[str, list]] = {
         "epsilon": [Interval(Real, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
