@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from skjaxwin.kernels import Rows, bucket, fit_windows
+from skjaxwin.kernels import Rows, bucket, fit_windows, map_params
 from skjaxwin.models import Linear, WindowModel
 from skjaxwin.models._inference import LinearErrors, errors_from_parts
 from skjaxwin.models._linear_predictor import LinearPredictor
 from skjaxwin.models._smooth_errors import SmoothErrors
+from skjaxwin.models._user_errors import UserErrors
+from skjaxwin.models._user_function import UserFunction
 from skjaxwin.problem import Problem
 
 __all__ = ["check_inference", "found_errors", "store_errors", "window_errors"]
@@ -27,10 +29,17 @@ def check_inference(model: WindowModel, inference: str | None, cluster: Any = No
         penalty = model.penalised()
     elif isinstance(model, Linear) and model.is_least_squares:
         none, penalty = "alpha=0", model.alpha != 0
+    elif isinstance(model, UserFunction):
+        if inference != "nonrobust" and not model.get_params().get("per_row", True):
+            raise ValueError(
+                f"inference={inference!r} needs the loss of each row, got per_row=False; pass per_row=True or "
+                'inference="nonrobust".'
+            )
+        return
     else:
         raise ValueError(
-            f"inference={inference!r} needs a model like models.Linear(), Logistic or Poisson; the standard errors of "
-            f"{type(model).__name__} are not known. Set inference=None."
+            f"inference={inference!r} needs models.Linear(), Logistic, Poisson, Gamma, Tweedie, LeastSquares or Loss; "
+            f"the standard errors of {type(model).__name__} are not known. Set inference=None."
         )
     if penalty:
         raise ValueError(
@@ -43,25 +52,46 @@ def store_errors(estimator: Any, problem: Problem, parts: dict[str, np.ndarray] 
     """Set an estimator's standard errors, and what follows from them."""
     if estimator.inference is None:
         return
-    for name, value in found_errors(estimator, problem, estimator.params_, parts, capacity).items():
+    well = estimator.converged_ & estimator.determined_
+    for name, value in found_errors(estimator, problem, estimator.params_, well, parts, capacity).items():
         setattr(estimator, name, value)
 
 
 def found_errors(
-    estimator: Any, problem: Problem, params: Any, parts: dict[str, np.ndarray] | None, capacity: int
+    estimator: Any,
+    problem: Problem,
+    params: Any,
+    well: np.ndarray,
+    parts: dict[str, np.ndarray] | None,
+    capacity: int,
 ) -> dict[str, Any]:
-    """Return the attributes that an estimator's standard errors give for the windows of a problem."""
-    found = window_errors(
-        problem,
-        parts,
-        inference=estimator.inference,
-        hac_maxlags=estimator.hac_maxlags,
-        capacity=capacity,
-        max_memory=estimator.max_memory,
-    )
-    shown: dict[str, Any] = {"r2_": found.pop("r2")} if "r2" in found else {}
+    """Return the attributes that an estimator's standard errors give for the windows of a problem.
+
+    Parameters
+    ----------
+    estimator : RollingJaxEstimator
+    problem : Problem
+    params : pytree of ndarray
+        Of its windows.
+    well : ndarray of bool of shape (n_windows,)
+        Whether they converged, and are determined.
+    parts, capacity
+        See `window_errors`.
+    """
+    options = {
+        "inference": estimator.inference,
+        "hac_maxlags": estimator.hac_maxlags,
+        "capacity": capacity,
+        "max_memory": estimator.max_memory,
+    }
+    if isinstance(problem.model, UserFunction):
+        found = user_errors(problem, params, well, **options)
+    else:
+        found = window_errors(problem, parts, **options)
+    shown: dict[str, Any] = {"r2_": found.pop("r2")} if isinstance(found, dict) and "r2" in found else {}
+    known = {name: params[name] for name in found} if isinstance(found, dict) else params
     with np.errstate(divide="ignore", invalid="ignore"):
-        t_values = {name: params[name] / error for name, error in found.items()}
+        t_values = map_params(np.divide, known, found)
     return shown | {"standard_errors_": found, "t_values_": t_values}
 
 
@@ -84,7 +114,7 @@ def window_errors(
     inference, hac_maxlags, capacity, max_memory
         The estimator's parameters.
     """
-    max_lags = {"HAC": -1.0 if hac_maxlags is None else float(hac_maxlags)}.get(inference, 0.0)
+    max_lags = _lags(inference, hac_maxlags)
     if isinstance(problem.model, LinearPredictor):
         return _smooth_errors(problem, problem.model, inference, max_lags, capacity, max_memory)
     fit_intercept = bool(problem.model.get_params()["fit_intercept"])
@@ -121,6 +151,58 @@ def window_errors(
             for name, array in rest.items():
                 found[name][left] = array
     return {name: array.astype(problem.rows.X.dtype, copy=False) for name, array in found.items()}
+
+
+def user_errors(
+    problem: Problem,
+    params: Any,
+    well: np.ndarray,
+    *,
+    inference: str,
+    hac_maxlags: int | None,
+    capacity: int,
+    max_memory: float,
+) -> Any:
+    """Return standard errors of a user's function, in the structure of its parameters; see `window_errors`."""
+    double = Rows(*(None if a is None else a.astype(np.float64, copy=False) for a in problem.rows))
+    n_rows, n_features = double.X.shape
+    rows, max_clusters = _with_clusters(problem, double, inference)
+    robust, corrected = float(inference != "nonrobust"), float(inference == "HC1")
+    model = UserErrors(problem.model, n_features, robust, corrected, _lags(inference, hac_maxlags), max_clusters)
+    hyper = {name: np.asarray(value)[None] for name, value in model.hyperparameters().items()}
+    leaves: list[np.ndarray] = []
+    map_params(leaves.append, params)
+    flat = np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
+    starts, stops = problem.windows.starts, problem.windows.stops
+    errors = np.full(flat.shape, np.nan)
+    waiting = np.flatnonzero(well)
+    while len(waiting):
+        # A window's parameters are in columns of its newest row. Windows that end in a hole share that row with others.
+        first = np.append(True, np.diff(stops[waiting]) > 0)
+        now, waiting = waiting[first], waiting[~first]
+        given = np.zeros((n_rows, 1 + flat.shape[1]))
+        given[:, 0] = np.arange(n_rows)
+        given[stops[now] - 1, 1:] = flat[now]
+        errors[now] = fit_windows(
+            model,
+            hyper,
+            rows._replace(X=np.column_stack([rows.X, given])),
+            starts[now],
+            stops[now],
+            max_rows=problem.windows.max_rows,
+            capacity=capacity,
+            max_memory=max_memory,
+        )[0][:, 0]
+    edges = np.cumsum([leaf[0].size for leaf in leaves])
+    columns = iter(np.split(errors, edges[:-1], axis=1))
+    return map_params(lambda leaf: next(columns).reshape(leaf.shape).astype(leaf.dtype), params)
+
+
+def _lags(inference: str, hac_maxlags: int | None) -> float:
+    """Return the lags of score products, negative for the default of HAC."""
+    if inference != "HAC":
+        return 0.0
+    return -1.0 if hac_maxlags is None else float(hac_maxlags)
 
 
 def _smooth_errors(

@@ -124,7 +124,8 @@ class FitsLaterRows:
         params, info = map_params(lambda a: a[:, 0], (params, info))
         found = windows_found(problem, params, info)
         if estimator.inference is not None:
-            found |= found_errors(estimator, problem, params, parts, history.capacity)
+            well = found["converged_"] & found["determined_"]
+            found |= found_errors(estimator, problem, params, well, parts, history.capacity)
         return found
 
     def _put(self, n_kept: int, new: dict[str, Any]) -> None:

@@ -68,8 +68,9 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, Predic
         time stamps still count for its length. Rows to predict may then hold NaN, too, and are predicted as NaN.
     inference : {"nonrobust", "HC0", "HC1", "HAC", "cluster"}, default=None
         Standard errors to compute, for ``models.Linear``, ``Logistic`` (two classes), ``Poisson``, ``Gamma`` and
-        ``Tweedie`` without a penalty: as the model says, or robust to heteroscedasticity (White), or also to
-        autocorrelation (Newey and West) or to correlation within clusters. n counts rows, whatever their weights.
+        ``Tweedie`` without a penalty, ``LeastSquares`` and ``Loss``: as the model says, or robust to heteroscedasticity
+        (White), or also to autocorrelation (Newey and West) or to correlation within clusters. n counts rows, whatever
+        their weights.
     hac_maxlags : int, default=None
         Lags of "HAC", weighted by Bartlett's kernel; None: the whole part of
         :math:`4 (n / 100)^{2/9}` in a window of n rows.

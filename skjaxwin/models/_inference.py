@@ -9,11 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from skjaxwin.kernels.linalg import gram_schmidt, minimum_norm
+from skjaxwin.kernels.linalg import gram_schmidt, inverse_factor, minimum_norm
 from skjaxwin.models._base import FitInfo, WindowModel
 from skjaxwin.models.linear import Linear
 
-__all__ = ["LinearErrors", "cluster_products", "errors_from_parts", "score_products", "split_clusters"]
+__all__ = [
+    "LinearErrors",
+    "cluster_products",
+    "errors_from_parts",
+    "inverse_definite",
+    "score_products",
+    "split_clusters",
+]
+
+# Rows of a factor that are written out; more are too much to compile.
+_WRITTEN_OUT = 3
 
 
 class LinearErrors(WindowModel):
@@ -161,6 +171,13 @@ def cluster_products(scores: Any, inside: Any, cluster: Any, max_clusters: int) 
     # A single cluster says nothing of how they spread.
     factor = jnp.where(n_clusters > 1, n_clusters / (n_clusters - 1), jnp.nan) * (n - 1) / (n - scores.shape[1])
     return factor * (sums.T @ sums)
+
+
+def inverse_definite(products: Any) -> Any:
+    """Return the inverse of a positive definite matrix, and NaN for others."""
+    size = jnp.sqrt(jnp.diagonal(products))
+    factor = inverse_factor((products / (size[:, None] * size[None]))[:, :, None], _WRITTEN_OUT)[:, :, 0]
+    return factor.T @ factor / (size[:, None] * size[None])
 
 
 def _inverse_products(Z: Any, weight: Any) -> Any:

@@ -8,15 +8,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from skjaxwin.kernels.linalg import inverse_factor
 from skjaxwin.kernels.linear_predictor import standardised
 from skjaxwin.models._base import FitInfo, WindowModel
-from skjaxwin.models._inference import cluster_products, score_products, split_clusters
+from skjaxwin.models._inference import cluster_products, inverse_definite, score_products, split_clusters
 from skjaxwin.models._linear_predictor import LinearPredictor
 
 __all__ = ["SmoothErrors"]
-
-_WRITTEN_OUT = 3
 
 
 class SmoothErrors(WindowModel):
@@ -113,7 +110,4 @@ class SmoothErrors(WindowModel):
 
 def _inverse(Z: Any, weight: Any) -> Any:
     """Return ``(Z' W Z)^-1``."""
-    products = (Z.T * weight) @ Z
-    size = jnp.sqrt(jnp.diagonal(products))
-    factor = inverse_factor((products / (size[:, None] * size[None]))[:, :, None], _WRITTEN_OUT)[:, :, 0]
-    return factor.T @ factor / (size[:, None] * size[None])
+    return inverse_definite((Z.T * weight) @ Z)

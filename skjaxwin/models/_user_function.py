@@ -115,6 +115,22 @@ class UserFunction(WindowModel):
         """Return the mean loss of a vector of unknowns, with the derivatives that `steps` needs."""
         raise NotImplementedError
 
+    def information(
+        self, unknowns: Unknowns, point: Any, X: Any, y: Any, weight: Any, hyper: dict[str, Any]
+    ) -> tuple[Any, Any, Any]:
+        """Return what standard errors are made of.
+
+        Returns
+        -------
+        scores : array of shape (n_rows, p)
+            The gradient of each row's weighted loss, zero for rows without weight.
+        hessian : array of shape (p, p)
+            Of the weighted sum of losses.
+        squares : scalar or None
+            The weighted sum of squared residuals; None if the loss is a negative log-likelihood.
+        """
+        raise NotImplementedError
+
     def steps(self, n_features: int) -> Steps:
         """Return the way to fit a window step by step."""
         return NewtonSteps(self.objective, self.unknowns(n_features))

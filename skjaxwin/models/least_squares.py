@@ -61,6 +61,9 @@ class LeastSquares(UserFunction):
     counts as under-determined (``determined_``) and as not converged: so do windows with fewer rows than parameters,
     which ``min_periods`` leaves out.
 
+    `inference` gives standard errors, "nonrobust" those of ``curve_fit``: NaN for a parameter at its bound, and for the
+    others as if it were known.
+
     Define the functions in an importable module: then the estimator can be pickled. Jitted functions are refused.
     Computation is in float64 also where X is float32.
 
@@ -103,6 +106,21 @@ class LeastSquares(UserFunction):
 
     def objective(self, unknowns: Unknowns, X: Any, y: Any, weight: Any, hyper: dict[str, Any]) -> Any:
         """Return half the mean square, with Gauss and Newton's Hessian."""
+        return mean_squares(self._curve(unknowns, hyper), X, y, weight)
+
+    def information(
+        self, unknowns: Unknowns, point: Any, X: Any, y: Any, weight: Any, hyper: dict[str, Any]
+    ) -> tuple[Any, Any, Any]:
+        """Return scores, Gauss and Newton's Hessian, and the sum of squares; see `UserFunction.information`."""
+        curve = self._curve(unknowns, hyper)
+        inside = weight > 0
+        slopes = jnp.where(inside[:, None], jax.jacfwd(lambda at: curve(at, X))(point), 0)
+        residual = jnp.where(inside, y - curve(point, X), 0)
+        scores = -(weight * residual)[:, None] * slopes
+        return scores, (slopes.T * weight) @ slopes, jnp.sum(weight * residual**2)
+
+    def _curve(self, unknowns: Unknowns, hyper: dict[str, Any]) -> Callable[[Any, Any], Any]:
+        """Return the user's function of the unknowns and rows."""
         given = self.of_function(hyper)
 
         def curve(point: Any, X: Any) -> Any:
@@ -114,7 +132,7 @@ class LeastSquares(UserFunction):
                 )
             return predicted
 
-        return mean_squares(curve, X, y, weight)
+        return curve
 
     @property
     def compiles_predict(self) -> bool:

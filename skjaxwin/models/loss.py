@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from skjaxwin.kernels.row_objective import mean_loss, mean_loss_gradient, whole_loss, whole_loss_gradient
@@ -77,6 +78,9 @@ class Loss(UserFunction):
     ``gradient_norm_`` is the length of the gradient of the loss over the sum of the weights, without parameters that
     are held at a bound. ``condition_``, the root of the largest variance inflation factor by the Hessian, is there
     with Newton's method alone; where it is infinite the window counts as under-determined (``determined_``).
+
+    `inference` gives standard errors: "nonrobust" from the inverse Hessian, as is right for a negative log-likelihood,
+    and the robust kinds from each row's gradient, which a loss of all rows together does not show.
 
     Define the functions in an importable module: then the estimator can be pickled. Jitted functions are refused.
     Computation is in float64 also where X is float32.
@@ -154,7 +158,31 @@ class Loss(UserFunction):
 
     def objective(self, unknowns: Unknowns, X: Any, y: Any, weight: Any, hyper: dict[str, Any]) -> Any:
         """Return the mean loss with its gradient, and for Newton's method the Hessian."""
-        given, newton = self.of_function(hyper), self._uses_newton(unknowns)
+        newton = self._uses_newton(unknowns)
+        if self.settings["per_row"]:
+            of_rows = self._of_rows(unknowns, hyper)
+            return (mean_loss if newton else mean_loss_gradient)(of_rows, X, y, weight)
+        of_all = self._of_all(unknowns, X, y, weight, hyper)
+        return (whole_loss if newton else whole_loss_gradient)(of_all, jnp.sum(weight))
+
+    def information(
+        self, unknowns: Unknowns, point: Any, X: Any, y: Any, weight: Any, hyper: dict[str, Any]
+    ) -> tuple[Any, Any, Any]:
+        """Return scores, of a loss of all rows their sum in the first row, and the Hessian."""
+        if not self.settings["per_row"]:
+            local = whole_loss(self._of_all(unknowns, X, y, weight, hyper), jnp.ones((), X.dtype))(point)
+            first = jnp.arange(len(X), dtype=jnp.int32)[:, None] == 0
+            return jnp.where(first, local.gradient, 0), local.hessian, None
+        of_rows = self._of_rows(unknowns, hyper)
+        slopes = jax.jacfwd(lambda at: of_rows(at, X, y))(point)
+        scores = jnp.where((weight > 0)[:, None], weight[:, None] * slopes, 0)
+        total = jnp.sum(weight)
+        local = mean_loss(of_rows, X, y, weight)(point)
+        return scores, local.hessian * total, None
+
+    def _of_rows(self, unknowns: Unknowns, hyper: dict[str, Any]) -> Callable[[Any, Any, Any], Any]:
+        """Return the user's loss of each row."""
+        given = self.of_function(hyper)
 
         def of_rows(point: Any, X: Any, y: Any) -> Any:
             losses = jnp.asarray(self.function(unknowns.unpack(point), X, y, **given))
@@ -165,6 +193,12 @@ class Loss(UserFunction):
                 )
             return losses
 
+        return of_rows
+
+    def _of_all(self, unknowns: Unknowns, X: Any, y: Any, weight: Any, hyper: dict[str, Any]) -> Callable[[Any], Any]:
+        """Return the user's loss of all rows together."""
+        given = self.of_function(hyper)
+
         def of_all(point: Any) -> Any:
             loss = jnp.asarray(self.function(unknowns.unpack(point), X, y, weight, **given))
             if loss.shape != ():
@@ -174,9 +208,7 @@ class Loss(UserFunction):
                 )
             return loss
 
-        if self.settings["per_row"]:
-            return (mean_loss if newton else mean_loss_gradient)(of_rows, X, y, weight)
-        return (whole_loss if newton else whole_loss_gradient)(of_all, jnp.sum(weight))
+        return of_all
 
     def steps(self, n_features: int) -> Steps:
         """Return the way to fit a window step by step."""
