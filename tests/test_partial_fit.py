@@ -154,8 +154,8 @@ def family_data(name):
 @pytest.mark.parametrize(
     ("name", "window"),
     [
-        pytest.param(name, window, marks=[] if (window == 25) == (name in quick) else pytest.mark.slow)
-        for quick in [("logistic", "huber", "curve", "moments")]
+        pytest.param(name, window, marks=[] if window == 25 and name in quick else pytest.mark.slow)
+        for quick in [("logistic", "curve", "moments")]
         for name in FAMILIES
         for window in ("expanding", 25)
     ],
@@ -219,7 +219,7 @@ def test_dates_and_dataframes():
 
 
 def test_a_stream_of_single_rows_compiles_a_few_kernels(compiled, rng):
-    n = 600
+    n = 300
     X = rng.normal(size=(n, 3))
     y = X @ [1.0, 2.0, 3.0] + rng.normal(size=n)
     stream(X, y, compiled)
@@ -253,6 +253,7 @@ def test_the_oldest_rows_of_a_rolling_window_are_forgotten(rng):
     assert len(pickle.dumps(rolling._history)) < size + 8 * 3000 + 1000
 
 
+@pytest.mark.slow
 def test_an_offset_costs_no_digits_in_a_long_stream(rng):
     x = 1e6 + rng.normal(size=1500)
     y = 3 * (x - 1e6) + rng.normal(size=1500)

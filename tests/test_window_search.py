@@ -418,6 +418,7 @@ def test_what_would_not_be_the_same_goes_one_by_one(data, estimator, grid, targe
     assert reason in search.fallback_reason_
 
 
+@pytest.mark.slow
 def test_models_of_one_kind_go_together(data):
     grid = {"model": [models.Linear(1.0), models.ElasticNet(0.1)]}
     assert_same_search(RollingJaxEstimator(min_periods=10), grid, data["X"], data["y"], cv=FORWARD, rtol=1e-7)
@@ -425,6 +426,7 @@ def test_models_of_one_kind_go_together(data):
         WindowSearchCV(RollingJaxEstimator(), {"model": [models.Linear(), models.Logistic()]}).fit(data["X"], data["y"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*non-finite")
 def test_a_row_that_a_pipeline_refuses_fails_its_fold_alone(data):
     X = data["X"].copy()

@@ -30,6 +30,9 @@ _LEAST_CHUNK = 4  # as a power of two
 # again every so many sweeps: a solution costs about ten of them.
 _FIRST_SOLUTION = 16
 _SWEEPS_BETWEEN = 4
+# Sweeps, solutions among them, in which the violation must halve: where features are the same to the last digits,
+# slopes are taken in and out for ever.
+_PATIENCE = 48
 # Rounding, in units of what a residual correlation is the small rest of.
 _ROUNDING = 32
 # A feature depends on others if what is left of its square outside of them is so many roundings.
@@ -143,6 +146,8 @@ def elastic_nets(gram: Any, cross: Any, square: Any, penalties: Penalties) -> El
         jnp.zeros_like(number),
         jnp.where(new, _OPEN, _SOLVED).astype(jnp.int32),
         jnp.zeros((k, len(number)), gram.dtype),
+        jnp.full(len(number), jnp.inf, gram.dtype),
+        jnp.zeros_like(number),
     )
     solved = lax.while_loop(lambda problems: jnp.any(problems.outcome <= _OPEN), one_pass, start)
     # Where a window and candidate like this one was solved.
@@ -219,11 +224,16 @@ def _differs(array: Any) -> Any:
 
 
 class _Problems(NamedTuple):
-    """Where problems stand: arrays with the problems along the last axis."""
+    """Where problems stand: arrays with the problems along the last axis.
+
+    `best` is a violation of the optimality conditions, and `since` the sweep after which it was that small.
+    """
 
     sweeps: Any
     outcome: Any
     coef: Any
+    best: Any
+    since: Any
 
 
 class _Equations(NamedTuple):
@@ -262,9 +272,9 @@ def _descend(equations: _Equations, problems: _Problems, enough: Any) -> _Proble
         return lax.fori_loop(jnp.int32(0), jnp.int32(k), coordinate, (coef, jnp.zeros_like(spread)))
 
     def step(problems: _Problems) -> _Problems:
-        sweeps, outcome, coef = problems
-        is_open, since = outcome <= _OPEN, sweeps - _FIRST_SOLUTION
-        due = (outcome == _CUT) | (is_open & (since >= 0) & (since % _SWEEPS_BETWEEN == 0))
+        sweeps, outcome, coef, best, since = problems
+        is_open, more = outcome <= _OPEN, sweeps - _FIRST_SOLUTION
+        due = (outcome == _CUT) | (is_open & (more >= 0) & (more % _SWEEPS_BETWEEN == 0))
 
         def solve(coef: Any) -> tuple[Any, Any]:
             moved, cut = _solve_active(equations, coef)
@@ -276,9 +286,11 @@ def _descend(equations: _Equations, problems: _Problems, enough: Any) -> _Proble
         sweeps = sweeps + is_open.astype(jnp.int32)
         rounding = _ROUNDING * eps * jnp.sum(jnp.abs(coef) * length, axis=0)
         settled = ~cut & (worst <= penalties.tol * spread + rounding)
-        failed = (sweeps >= penalties.max_iter) | ~jnp.isfinite(worst)
+        better = worst < best / 2
+        best, since = jnp.where(better, worst, best), jnp.where(better, sweeps, since)
+        failed = (sweeps >= penalties.max_iter) | (sweeps - since >= _PATIENCE) | ~jnp.isfinite(worst)
         now = jnp.where(settled, _SOLVED, jnp.where(failed, _FAILED, jnp.where(cut, _CUT, _OPEN))).astype(jnp.int32)
-        return _Problems(sweeps, jnp.where(is_open, now, outcome), coef)
+        return _Problems(sweeps, jnp.where(is_open, now, outcome), coef, best, since)
 
     def unfinished(problems: _Problems) -> Any:
         return jnp.sum(problems.outcome <= _OPEN, dtype=jnp.int32) > enough
