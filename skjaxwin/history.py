@@ -88,8 +88,9 @@ class History:
         first = int(win.first_stamps(timeline.stamps, np.array([len(timeline.stamps) - 1]), estimator.window)[0])
         begin = int(np.searchsorted(timeline.codes, first))
 
-        def column(array: np.ndarray | None) -> Any:
-            return None if array is None else Column(array[begin:].copy())  # the caller may write to theirs
+        def column(array: np.ndarray | None, own: bool = False) -> Any:
+            # The caller may write to theirs; and the newest rows alone must not keep the memory of all.
+            return None if array is None else Column(array if own and begin == 0 else array[begin:].copy())
 
         position = np.arange(len(rows.X)) if problem.kept is None else problem.kept
         return cls(
@@ -97,8 +98,8 @@ class History:
             y=column(rows.y),
             weight=column(rows.weight),
             age=column(rows.age),
-            code=column(timeline.codes),
-            position=column(position),
+            code=column(timeline.codes, own=True),
+            position=column(position, own=True),
             cluster=column(problem.clusters),
             stamps=Column(timeline.stamps),
             first=first,
