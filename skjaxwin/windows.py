@@ -318,7 +318,7 @@ def rounding_of(stamps: np.ndarray, duration: Any) -> Any:
     duration : float or numpy.timedelta64
     """
     if stamps.dtype.kind != "f":
-        return np.timedelta64(0) if stamps.dtype.kind == "M" else 0
+        return duration - duration  # in its unit
     if float(duration).is_integer() and (stamps == np.floor(stamps)).all():
         return 0.0
     return 2 * np.finfo(stamps.dtype).eps * (max(abs(stamps[0]), abs(stamps[-1])) + duration)
