@@ -79,7 +79,7 @@ settings_of_windows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.integers(0, 2**32),
     settings_of_windows,

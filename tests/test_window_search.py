@@ -390,7 +390,6 @@ def coefficient(fitted, X, y):
 
 @pytest.mark.slow(
     all_but=[
-        "estimator0-grid0-labels-None-different kinds",
         "estimator1-grid1-y-coefficient-function of the fitted estimator",
     ]
 )
