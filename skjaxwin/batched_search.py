@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
@@ -167,13 +168,13 @@ class FitsTogether:
     def _why_one_by_one(self, step: WindowStep, searched: set[str], params: dict[str, Any]) -> str | None:
         estimator = step.estimator
         own = {name.removeprefix(step.prefix) for name in searched}
-        model_kinds = self._kinds(step)
+        models = self._models(step)
         routing = get_config()["enable_metadata_routing"]
-        if len(model_kinds) > 1:
+        if len({model.estimator_type for model in models}) > 1:
             return "candidates are of different kinds, such as regressors and classifiers"
         if self.cv is None:
-            if model_kinds == {None}:
-                return f"{type(estimator._model()).__name__} predicts nothing"
+            if models and models[0].estimator_type is None:
+                return f"{type(models[0]).__name__} predicts nothing"
             if self.return_train_score:
                 return "return_train_score asks for folds"
         elif estimator.inference is not None or "inference" in own:
@@ -184,7 +185,7 @@ class FitsTogether:
             return "exposure multiplies predictions"
         elif estimator.capacity is not None or "capacity" in own:
             return "capacity is set"
-        elif not all(model.convex for model in self._models(step)):
+        elif not all(model.convex for model in models):
             return "fits depend on what they start from, which is the window before"
         elif not all(_reads_predictions(scorer) for scorer in _each(self.scoring)):
             return "scoring is a function of the fitted estimator"
@@ -203,11 +204,9 @@ class FitsTogether:
         listed = [part.get(f"{step.prefix}model") for part in ([grid] if isinstance(grid, dict) else grid or [])]
         models = [] if listed and all(one is not None for one in listed) else [step.estimator._model()]
         for one in listed:
-            models += [model for model in one if isinstance(model, WindowModel)] if isinstance(one, Sequence) else []
+            if isinstance(one, Sequence | np.ndarray):
+                models += [model for model in one if isinstance(model, WindowModel)]
         return models
-
-    def _kinds(self, step: WindowStep) -> set[Any]:
-        return {model.estimator_type for model in self._models(step)}
 
     def _check_per_window(self, reason: str | None) -> None:
         if self.cv is not None:

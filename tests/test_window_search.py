@@ -421,8 +421,13 @@ def test_what_would_not_be_the_same_goes_one_by_one(data, estimator, grid, targe
 def test_models_of_one_kind_go_together(data):
     grid = {"model": [models.Linear(1.0), models.ElasticNet(0.1)]}
     assert_same_search(RollingJaxEstimator(min_periods=10), grid, data["X"], data["y"], cv=FORWARD, rtol=1e-7)
+
+
+@pytest.mark.parametrize("listed", [list, tuple, lambda kinds: np.array(kinds, object)])
+def test_models_of_different_kinds_are_not_walked_forward_together(data, listed):
+    grid = {"model": listed([models.Linear(), models.Logistic()])}
     with pytest.raises(ValueError, match="cv=None .*different kinds"):
-        WindowSearchCV(RollingJaxEstimator(), {"model": [models.Linear(), models.Logistic()]}).fit(data["X"], data["y"])
+        WindowSearchCV(RollingJaxEstimator(), grid).fit(data["X"], data["y"])
 
 
 @pytest.mark.slow
