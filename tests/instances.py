@@ -45,9 +45,12 @@ INSTANCES = {
 
 _BY_ROW = "a window of the last 8 rows depends on the order of the rows and on duplicated rows by definition"
 
-EXPECTED_FAILURES = {
-    "short count window": {
-        "check_sample_weight_equivalence_on_dense_data": _BY_ROW,
-        "check_regressors_train": _BY_ROW + "; 8 rows of 10 features do not reach the score that is asked for",
-    },
+_NOT_LATER = "the check calls partial_fit with the rows of fit once more, which are not later: an error by definition"
+
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    name: {"check_fit_score_takes_y": _NOT_LATER} for name, instance in INSTANCES.items() if instance.time is not None
+}
+EXPECTED_FAILURES["short count window"] = {
+    "check_sample_weight_equivalence_on_dense_data": _BY_ROW,
+    "check_regressors_train": _BY_ROW + "; 8 rows of 10 features do not reach the score that is asked for",
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import threading
 from collections import OrderedDict, deque
@@ -27,11 +28,13 @@ import jax.numpy
 import jaxlib
 import numpy as np
 
+from skjaxwin.kernels.mapped_regions import are_scarce
+
 __all__ = ["CompileCount", "cached", "count_compiles", "is_jitted", "place", "run", "run_many", "scope"]
 
 _BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-_MAX_KERNELS = 512
+_MIN_KERNELS, _MAX_KERNELS = 8, 512
 
 _kernels: OrderedDict[Hashable, Any] = OrderedDict()
 _kernels_lock = threading.Lock()
@@ -41,18 +44,23 @@ _exclusive = threading.Lock()
 def cached(key: Hashable, make: Callable[[], Any]) -> Any:
     """Return what `make` returned for this key, making it on first use.
 
-    The oldest entries are dropped above 512, so that a session that keeps
-    inventing functions does not keep all their executables.
+    The entries used longest ago are dropped above 512, so that a session that keeps
+    inventing functions does not keep all their executables. So is half of them when memory
+    regions are scarce: the next compilation could end the process.
     """
     with _kernels_lock:
         if key in _kernels:
             _kernels.move_to_end(key)
             return _kernels[key]
     made = make()
+    scarce = are_scarce()
     with _kernels_lock:
+        most = max(len(_kernels) // 2, _MIN_KERNELS) if scarce else _MAX_KERNELS
         made = _kernels.setdefault(key, made)
-        while len(_kernels) > _MAX_KERNELS:
-            _kernels.popitem(last=False)
+        dropped = [_kernels.popitem(last=False) for _ in range(max(len(_kernels) - most, 0))]
+    if dropped and scarce:
+        dropped.clear()
+        gc.collect()
     return made
 
 
