@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import check_array, check_consistent_length, check_X_y
 from sklearn.utils.validation import validate_data
 
-from skjaxwin.windows import time_values
+from skjaxwin.windows import is_missing, time_values
 
 __all__ = ["Columns", "split_columns", "take_column"]
 
@@ -149,6 +149,37 @@ def _positive(column: Any, name: str, missing: bool) -> np.ndarray:
         row = int(np.argmax(values <= 0))
         raise ValueError(f"The {name} column must be positive; row {row} holds {values[row]}.")
     return values
+
+
+def known_clusters(clusters: np.ndarray, column: Any, skip: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Say which rows have a cluster; in others put that of a row that has one, so that all can be sorted.
+
+    Parameters
+    ----------
+    clusters : ndarray of shape (n_rows,)
+    column : int or str
+        What ``cluster`` names it by, for messages.
+    skip : bool
+        Whether values may be missing.
+
+    Returns
+    -------
+    clusters : ndarray of shape (n_rows,)
+    known : ndarray of bool of shape (n_rows,)
+    """
+    if clusters.dtype.kind in "iubUS":
+        return clusters, np.ones(len(clusters), bool)
+    known = np.array([not is_missing(value) for value in clusters], bool)
+    if known.all():
+        return clusters, known
+    if not skip:
+        raise ValueError(
+            f'cluster={column!r}: row {int(np.argmin(known))} has no cluster. Set missing="skip" to leave such rows '
+            "out, or give them clusters of their own."
+        )
+    clusters = clusters.copy()
+    clusters[~known] = clusters[known][0] if known.any() else 0
+    return clusters, known
 
 
 def _refuse_dates(X: Any) -> None:

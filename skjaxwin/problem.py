@@ -12,7 +12,7 @@ from sklearn.utils import column_or_1d
 from skjaxwin import windows as win
 from skjaxwin._sklearn_private import check_sample_weight
 from skjaxwin.classification import encode
-from skjaxwin.columns import split_columns
+from skjaxwin.columns import known_clusters, split_columns
 from skjaxwin.kernels import Rows
 from skjaxwin.models import WindowModel
 
@@ -133,6 +133,9 @@ def validate_rows(
         positive = weight > 0
         _check_weights(weight, positive)
     counted = positive & _known(features, target, exposures) if skip else positive
+    if clusters is not None:
+        clusters, known = known_clusters(clusters, estimator.cluster, skip)
+        counted = counted & known
     if exposures is not None:
         if not model.takes_exposure:
             raise ValueError(

@@ -108,6 +108,8 @@ def _groups(estimator: RollingJaxEstimator, candidates: list[dict[str, Any]]) ->
 def group_key(estimator: RollingJaxEstimator, candidate: dict[str, Any]) -> Any:
     """Return what candidates have in common that one compiled call can serve: all but numbers of the model.
 
+    Of these only what a target may be is part of it: targets are checked once for all.
+
     Parameters
     ----------
     estimator : RollingJaxEstimator
@@ -118,7 +120,7 @@ def group_key(estimator: RollingJaxEstimator, candidate: dict[str, Any]) -> Any:
     model = estimator._model()
     shapes = tuple((name, np.shape(value)) for name, value in sorted(model.hyperparameters().items()))
     others = tuple((name, repr(value)) for name, value in sorted(candidate.items()) if not name.startswith("model"))
-    return model.static_key(), shapes, others
+    return model.static_key(), model.target_key(), shapes, others
 
 
 @dataclass(frozen=True)

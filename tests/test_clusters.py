@@ -67,6 +67,26 @@ def test_one_cluster_has_no_spread():
     assert np.isnan(rolling.standard_errors_["coef"]).all()
 
 
+@pytest.mark.parametrize("kind", ["numbers", "names", "dates"])
+def test_rows_without_a_cluster(kind):
+    X, y, firm, _ = data()
+    gone = np.arange(250) % 5 == 0
+    column = {
+        "numbers": firm.astype(float),
+        "names": np.array([f"firm {i}" for i in range(13)], object)[firm],
+        "dates": np.datetime64("2020-01-01", "ns") + firm * np.timedelta64(1, "D"),
+    }[kind]
+    column[gone] = {"numbers": np.nan, "names": None, "dates": np.datetime64("NaT")}[kind]
+    frame = pd.DataFrame(X, columns=["x", "z"]).assign(firm=column)
+    options = {"cluster": "firm", "min_periods": 100, "inference": "cluster"}
+    with pytest.raises(ValueError, match="cluster='firm': row 0 has no cluster.*skip"):
+        RollingJaxEstimator(models.Linear(), **options).fit(frame, y)
+    rolling = RollingJaxEstimator(models.Linear(), missing="skip", **options).fit(frame, y)
+    expected = sm.OLS(y[~gone], sm.add_constant(X[~gone])).fit(cov_type="cluster", cov_kwds={"groups": firm[~gone]})
+    np.testing.assert_allclose(rolling.coef_, expected.params[1:], rtol=1e-9)
+    np.testing.assert_allclose(rolling.standard_errors_["coef"][-1], expected.bse[1:], rtol=1e-9)
+
+
 def test_mistakes():
     X, y, firm, _ = data()
     table = np.column_stack([X, firm])

@@ -7,10 +7,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import DataConversionWarning, FitFailedWarning
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
+from sklearn.model_selection import TimeSeriesSplit
 
-from skjaxwin import RollingJaxEstimator, models
+from skjaxwin import RollingJaxEstimator, WindowSearchCV, models, walk_forward_grid
 from tests.families import DATA, each_window, walk_forward
 
 WINDOW = {"window": 120, "min_periods": 60, "step": 13}
@@ -217,3 +218,23 @@ def test_the_unit_of_the_target_costs_no_digits(family):
         np.testing.assert_allclose(
             rolling.params_["intercept"], np.log(unit) + [fit.intercept_ for fit in fits], rtol=1e-7
         )
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores")
+@pytest.mark.parametrize("powers", [[1.5, 2.5], [2.5, 1.5], [2.5]])
+def test_each_power_of_a_grid_has_a_range_of_its_own(powers):
+    X, y = np.ones((40, 1)), np.arange(40.0) % 3  # amounts of zero, which powers from 2 on do not allow
+    rolling = RollingJaxEstimator(models.Tweedie(), min_periods=10)
+    with pytest.raises(ValueError, match="0.0, for example, is not positive"):
+        walk_forward_grid(rolling, X, y, param_grid={"model__power": powers})
+    for cv in (None, TimeSeriesSplit(3)):
+        search = WindowSearchCV(rolling, {"model__power": powers}, cv=cv, refit=False)
+        if len(powers) == 1:
+            with pytest.raises(ValueError, match="0.0, for example, is not positive"):
+                search.fit(X, y)
+            continue
+        with pytest.warns(FitFailedWarning, match="is not positive"):
+            search.fit(X, y)
+        refused = np.array(powers) == 2.5
+        assert np.isnan(search.cv_results_["mean_test_score"][refused]).all()
+        assert np.isfinite(search.cv_results_["mean_test_score"][~refused]).all()

@@ -297,6 +297,10 @@ class WindowModel(BaseEstimator):
     def check_target(self, y: np.ndarray) -> None:
         """Raise a ValueError for targets, which may hold NaN, that the model is not defined for."""
 
+    def target_key(self) -> Hashable:
+        """Return what `check_target` depends on, apart from the model's class."""
+        return None
+
     def min_rows(self, n_features: int) -> int:
         """Return the fewest rows a window needs; used where ``min_periods`` is None."""
         del n_features

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -82,6 +83,10 @@ class _LogLink(LinearPredictor):
                 f" {low:g}."
             )
 
+    def target_key(self) -> Hashable:
+        """Return the range of targets."""
+        return self.range_of_target()
+
     def range_of_target(self) -> tuple[float, bool]:
         """Return the least target, and whether that itself is allowed."""
         raise NotImplementedError
@@ -124,7 +129,7 @@ class Poisson(_LogLink):
     exposure=...)``: the mean of a row is then its exposure times :math:`\mu_i`.
 
     In a window without any event the rate is that of half an event, all slopes are zero, and the window counts as
-    under-determined (``determined_``).
+    under-determined (``determined_``); without an intercept there may be no optimum, and it does not converge.
 
     Examples
     --------

@@ -13,6 +13,7 @@ from jax import lax
 from skjaxwin._sklearn_private import Interval
 from skjaxwin.kernels.definite import definite_solver
 from skjaxwin.kernels.exact_fit import least_exact_fit
+from skjaxwin.kernels.interior_point import Problem, least_residuals
 from skjaxwin.kernels.linalg import row_of
 from skjaxwin.kernels.linear_predictor import Design, standardised
 from skjaxwin.kernels.moments import triangle
@@ -31,7 +32,7 @@ _RUN = 25
 # Deviations from the median are no unit if the median of them is such a share of the largest.
 _SMALL = 1e-30
 # The scale may take up so much of a step, at most, to be taken along in it.
-_FOLLOWS = 0.9
+_FOLLOWS = 0.99
 # Residuals of such a share of their parts may be none.
 _NEAR = 1e-9
 # Residuals of least squares that are below it, in deviations of the target, are none.
@@ -73,9 +74,11 @@ class Huber(WindowModel):
     Newton's method goes over the slopes and the intercept. The best scale for these solves an equation of one
     unknown, in a few cheap steps that are exact; it follows the coefficients in each Newton step.
 
-    Where more than a share of :math:`1 - 1 / \epsilon^2` of the rows can be fitted exactly, the best scale is zero.
-    It stays at rounding then, and the window counts as under-determined (``determined_``) or, as an optimum at an edge
-    is approached slowly, as not converged. Where several fits have no residuals, the slopes are the smallest of them,
+    Where more than a share of :math:`1 - 1 / \epsilon^2` of the rows can be fitted exactly, the best scale can be zero,
+    as it often is in windows of hardly more rows than coefficients; with :math:`\epsilon = 1` it always is, and the
+    fit is that of the least absolute residuals. Newton's method only comes close to such an optimum. It is found as a
+    corner and proven by the pulls of the rows on the fit; the scale is then a rounding, and the window counts as
+    under-determined (``determined_``). Where several fits have no residuals, the slopes are the smallest of them,
     which is where the penalty leads however small it is.
 
     Examples
@@ -162,7 +165,7 @@ class Huber(WindowModel):
         fit = _from(coef, rows, ridge, hyper)
         end, solution = fit.end, fit.solution
         coef, at_zero = lax.cond(
-            end.least | ~solution.converged,
+            end.least | ~(solution.converged & end.follows),
             lambda: _at_zero_scale(fit, perfect, rows, penalty, jnp.where(design.varies, design.scale, 0), hyper),
             lambda: (fit.coef, jnp.zeros((), bool)),
         )
@@ -172,11 +175,13 @@ class Huber(WindowModel):
         if self.fit_intercept:
             intercept = coef[0] * size + middle - slopes @ design.centre
         info = information(solution, 1.0)._replace(n_iter=fit.n_iter)
-        least = end.least | at_zero
+        # What is at the least scale without a proof has failed, and is not to pass for a window of too few rows.
+        edge = at_zero | (perfect & end.least)
         scale = jnp.where(at_zero, _LEAST_SCALE * jnp.finfo(size.dtype).eps, end.scale)
         params = {"coef": slopes, "intercept": intercept, "scale": scale * size}
         return params, info._replace(
-            converged=info.converged & end.follows & ~end.least | at_zero, determined=info.determined & ~least
+            converged=info.converged & end.follows & ~end.least | at_zero,
+            determined=(info.determined | end.least) & ~edge,
         )
 
 
@@ -258,19 +263,39 @@ def _at_zero_scale(
     size = jnp.where(scale > 0, largest / jnp.where(scale > 0, scale, 1), 1) ** 2
     # Without a penalty it is the smallest fit, too.
     faint = jnp.maximum(penalty / jnp.where(largest > 0, largest, 1) ** 2 / 2, _FAINT)
-    residuals = target - fit.coef @ columns
-    near = _NEAR * (jnp.abs(target) + jnp.abs(fit.coef) @ jnp.abs(columns))
-    on_fit = perfect | (jnp.abs(residuals) <= jnp.maximum(epsilon * fit.end.scale, near))
-    far = jnp.where(on_fit, 0, epsilon * jnp.sign(residuals))
-    found = least_exact_fit(
-        *rows._replace(share=jnp.where(on_fit, share, 0)),
-        jnp.pad(faint * size, (len(columns) - len(size), 0)),
-        columns @ (share * far),
+    ridge = jnp.pad(faint * size, (len(columns) - len(size), 0))
+
+    def held_by(coef: Any, width: Any) -> tuple[Any, Any]:
+        residuals = target - coef @ columns
+        near = _NEAR * (jnp.abs(target) + jnp.abs(coef) @ jnp.abs(columns))
+        on_fit = perfect | (jnp.abs(residuals) <= jnp.maximum(width, near))
+        far = jnp.where(on_fit, 0, epsilon * jnp.sign(residuals))
+        on_fit_share = jnp.where(on_fit, share, 0)
+        found = least_exact_fit(*rows._replace(share=on_fit_share), ridge, columns @ (share * far))
+        pull = jnp.where(on_fit, found.pull, far)
+        same = on_fit | ((target - found.point @ columns) * far > 0)
+        held = jnp.all((jnp.abs(pull) <= epsilon) & same | (share == 0))
+        return found.point, found.exact & held & (share @ jnp.where(share > 0, pull, 0) ** 2 <= 1)
+
+    # Which rows are on the fit is plain where absolute residuals are least, but there the penalty does not count.
+    corner = _least_absolute(rows, hyper)
+    starts = jnp.stack([corner, fit.coef]), jnp.stack([jnp.zeros_like(fit.end.scale), epsilon * fit.end.scale])
+    points, proven = jax.vmap(held_by)(*starts)
+    return jnp.where(proven[0], points[0], points[1]), jnp.any(proven)
+
+
+def _least_absolute(rows: _Rows, hyper: dict[str, Any]) -> Any:
+    """Return the coefficients of the least absolute residuals, at a corner."""
+    columns, _, target, share = rows
+    p = len(columns)
+    cost = jnp.concatenate([share, jnp.zeros(p, share.dtype)])
+    problem = Problem(
+        jnp.concatenate([columns, jnp.eye(p, dtype=columns.dtype)], axis=1),
+        jnp.concatenate([target, jnp.zeros(p, target.dtype)]),
+        cost,
+        cost,
     )
-    pull = jnp.where(on_fit, found.pull, far)
-    same = on_fit | ((target - found.point @ columns) * far > 0)
-    held = jnp.all((jnp.abs(pull) <= epsilon) & same | (share == 0))
-    return found.point, found.exact & held & (share @ jnp.where(share > 0, pull, 0) ** 2 <= 1)
+    return least_residuals(problem, tol=hyper["tol"], max_iter=hyper["max_iter"]).point
 
 
 def _median(values: Any, share: Any) -> Any:
