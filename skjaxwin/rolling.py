@@ -321,8 +321,9 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, Predic
         shape = (len(problem.windows.stops), len(next(iter(hyper.values()))) if hyper else 1)
         finite = np.ones(shape, bool) if problem.model.may_be_nan else all_finite(params, shape)
         info = info._replace(converged=finite if info.converged is None else info.converged & finite)
-        warn_of_failures(problem, info.converged if info.determined is None else info.converged | ~info.determined)
-        if self.underdetermined == "nan" and info.determined is not None:
+        blanked = self.underdetermined == "nan" and info.determined is not None
+        warn_of_failures(problem, info.converged | ~info.determined if blanked else info.converged)
+        if blanked:
             params = map_params(lambda a: nan_where(a, ~info.determined), params)
             info = info._replace(converged=info.converged & info.determined)
         return params, info, parts

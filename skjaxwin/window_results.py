@@ -67,7 +67,7 @@ def warn_of_failures(problem: Problem, converged: np.ndarray) -> None:
         if len(failed) > 1:
             first += f" (then {', '.join(map(str, failed[1:3]))})"
         warnings.warn(
-            f"{len(failed)} of {len(converged)} windows did not converge to finite parameters; {first}. "
+            f"{len(failed)} of {len(converged)} windows did not converge; {first}. "
             f"See converged_. {getattr(problem.model, 'advice', '')}".rstrip(),
             ConvergenceWarning,
             stacklevel=5,

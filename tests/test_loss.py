@@ -259,6 +259,38 @@ def test_a_window_that_does_not_determine_its_parameters_ends_early():
         rest = y - params[0] - X @ params[1:]
         return jnp.logaddexp(0, 2 * rest) - rest
 
-    rolling = RollingJaxEstimator(models.Loss(loss, np.zeros(3)), window=100, min_periods=100).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="1 of 22 windows"):
+        rolling = RollingJaxEstimator(models.Loss(loss, np.zeros(3)), window=100, min_periods=100).fit(X, y)
     assert rolling.converged_.tolist() == rolling.determined_.tolist() == [True] * 21 + [False]
     assert rolling.n_iter_.max() < 30 and rolling.gradient_norm_.max() < 1e-7
+
+
+@pytest.mark.parametrize("start", [{"a": 50.0, "b": -50.0}, {"a": -100.0, "b": 300.0}, {"a": -20.0, "b": 5.0}])
+def test_a_start_far_away_ends_at_the_optimum_or_is_counted_as_a_failure(start):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 1))
+    y = rng.poisson(np.exp(0.3 * X[:, 0])).astype(float)
+
+    def counts(p, X, y):
+        eta = p["a"] + p["b"] * X[:, 0]
+        return jnp.exp(eta) - y * eta
+
+    options = {"window": 50, "min_periods": 50}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rolling = RollingJaxEstimator(models.Loss(counts, start), **options).fit(X, y)
+    told = [int(str(one.message).split()[0]) for one in caught if one.category is ConvergenceWarning]
+    found = rolling.converged_
+    assert sum(told) == (~found).sum()
+    truth = RollingJaxEstimator(models.Poisson(alpha=0.0), **options).fit(X, y)
+    np.testing.assert_allclose(rolling.params_["a"][found], truth.params_["intercept"][found], rtol=1e-6)
+    np.testing.assert_allclose(rolling.params_["b"][found], truth.params_["coef"][found][:, 0], rtol=1e-6)
+    assert found.all() or start["b"] == 300.0
+
+
+def test_a_loss_without_a_minimum_is_counted_as_a_failure():
+    X, y = np.random.default_rng(0).normal(size=(60, 1)), np.zeros(60)
+    for loss in (lambda p, X, y: -(p**2) + 0 * X[:, 0], lambda p, X, y: -p * X[:, 0] ** 2):
+        with pytest.warns(ConvergenceWarning, match="11 of 11 windows did not converge"):
+            rolling = RollingJaxEstimator(models.Loss(loss, 1.0), window=50, min_periods=50).fit(X, y)
+        assert not rolling.converged_.any()

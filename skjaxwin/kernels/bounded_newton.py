@@ -30,7 +30,7 @@ _NO_DAMPING = 1e-6
 _FAR_OFF = 0.1
 # Differences of objectives below so many roundings say nothing.
 _NOISE = 16
-# Gradients below so many roundings of the objective are none.
+# Slopes below so many roundings of the root of the objective, which has their unit, are none.
 _LEVEL = 256
 # Objectives that differ by so small a share are compared by their slopes (Hager and Zhang, SIAM J. Optim. 16, 2005):
 # a sum of squared differences has lost more digits than its own rounding.
@@ -112,7 +112,7 @@ def newton_step(
     flat = promised <= eps * jnp.abs(local.value)
     # Without any slope no step helps: where the Hessian is singular, damping would go on to the last step.
     slope = jnp.where(held(point, local.gradient, lower, upper), 0, local.gradient) / size
-    level = ~definite & (jnp.max(jnp.abs(slope)) <= _LEVEL * eps * jnp.abs(local.value))
+    level = ~definite & (jnp.max(jnp.abs(slope)) <= _LEVEL * eps * jnp.sqrt(jnp.abs(local.value)))
     done = finite & ~first & ~back & ((damping == 0) & (small | flat) | level)
     # The better the prediction was, the less damping the next step gets.
     eased = state.damping * jnp.where(decrease > _GOOD * predicted, _EASIER**2, _EASIER)
