@@ -76,7 +76,7 @@ def test_rows_without_a_cluster(kind):
         "names": np.array([f"firm {i}" for i in range(13)], object)[firm],
         "dates": np.datetime64("2020-01-01", "ns") + firm * np.timedelta64(1, "D"),
     }[kind]
-    column[gone] = {"numbers": np.nan, "names": None, "dates": np.datetime64("NaT")}[kind]
+    column[gone] = {"numbers": np.nan, "names": None, "dates": np.datetime64("NaT", "ns")}[kind]
     frame = pd.DataFrame(X, columns=["x", "z"]).assign(firm=column)
     options = {"cluster": "firm", "min_periods": 100, "inference": "cluster"}
     with pytest.raises(ValueError, match="cluster='firm': row 0 has no cluster.*skip"):

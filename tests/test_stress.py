@@ -260,3 +260,21 @@ def test_single_precision(offset, algorithm):
     slopes, _, _ = precise.least_squares(X.astype(float), y.astype(float), bounds[chosen])
     error = precise.slope_errors(fitted.params_["coef"][chosen], slopes)
     assert error.max() <= 1e-5
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 2, 1)])
+def test_a_nearly_dependent_pair_costs_other_slopes_no_digits(order):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    difference = 1e-6 * rng.normal(size=200)
+    X[:, 1] = X[:, 0] + difference
+    y = X[:, 2] + 1 + rng.normal(size=200)
+    rolling = RollingJaxEstimator(models.Linear(), window=60, min_periods=60, step=20).fit(X[:, order], y)
+    for i, stop in enumerate(rolling.window_stops_):
+        rows = slice(stop - 60, stop)
+        # The same fit in well-conditioned columns: a difference of close numbers is exact.
+        columns = np.column_stack([np.ones(60), X[rows, 0], (X[rows, 1] - X[rows, 0]) * 1e6, X[rows, 2]])
+        expected = np.linalg.lstsq(columns, y[rows], rcond=None)[0]
+        np.testing.assert_allclose(rolling.params_["coef"][i, order.index(2)], expected[3], rtol=1e-10)
+        fitted = X[rows][:, order] @ rolling.params_["coef"][i] + rolling.params_["intercept"][i]
+        np.testing.assert_allclose(fitted, columns @ expected, rtol=1e-8, atol=1e-8)

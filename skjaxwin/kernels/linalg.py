@@ -87,7 +87,9 @@ def minimum_norm(R_and_c: jax.Array) -> jax.Array:
     """Solve ``R b = c`` by the shortest b, where zero rows of R are no equations.
 
     Orthogonalising the rows of R, from the last one upwards, writes b as a
-    combination of them. For a regular R this is back substitution.
+    combination of them. For a regular R this is back substitution, in which each
+    row is left with its diagonal alone: what rounding leaves beside it would be
+    multiplied by large unknowns.
 
     Parameters
     ----------
@@ -101,10 +103,12 @@ def minimum_norm(R_and_c: jax.Array) -> jax.Array:
     k, m = R_and_c.shape[0], R_and_c.shape[1] - R_and_c.shape[0]
     dtype = R_and_c.dtype
     position = np.arange(k)
+    regular = jnp.all(jnp.sum(R_and_c[:, :k] * np.eye(k), axis=1) != 0)
 
     def use_equation(state: Any, j: Any) -> tuple[Any, None]:
         equations, b = state
         pivot = row_of(equations, j)
+        pivot = jnp.where(regular & (np.arange(k + m) < k) & (np.arange(k + m) != j), 0, pivot)
         products = equations[:, :k] @ pivot[:k]
         square = jnp.sum(jnp.where(position == j, products, 0))
         inverse = jnp.where(square > 0, 1 / square, jnp.zeros((), dtype))
