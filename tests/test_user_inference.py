@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from sklearn.exceptions import ConvergenceWarning
 from scipy.optimize import curve_fit
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from skjaxwin import RollingJaxEstimator, models
 
