@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from skjaxwin.windows import is_missing, time_values
 
-__all__ = ["Columns", "split_columns", "take_column"]
+__all__ = ["Columns", "known_clusters", "split_columns", "take_column"]
 
 _FLOATS = [np.float64, np.float32]
 _MISSING_TARGET: dict[str, Any] = {"dtype": _FLOATS, "ensure_2d": False, "ensure_all_finite": "allow-nan"}

@@ -138,7 +138,7 @@ class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, Predic
     time stamp. Windows counted in time stamps depend on which stamps there are, so
     with ``time=None`` they depend on the order of the rows.
 
-    Computation is in float64, or in float32 if X is float32.
+    Computation is in float64, or in float32 if X is float32, unless the model says otherwise.
 
     Examples
     --------
