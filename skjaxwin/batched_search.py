@@ -24,6 +24,7 @@ from skjaxwin.models import WindowModel
 from skjaxwin.rolling import RollingJaxEstimator
 from skjaxwin.row_wise import WindowStep, find_window_step
 from skjaxwin.search_scores import Search, score_folds, score_walk
+from skjaxwin.window_selection import loss_by_row
 
 __all__ = ["FitsTogether"]
 
@@ -106,6 +107,8 @@ class FitsTogether:
             # A row that a step refuses is not in every fold.
             self.fallback_reason_, self.batched_ = f"the Pipeline refuses a row: {error}", False
             return super().fit(X, y, **params)  # type: ignore[misc]
+        if self.selection == "per_window":
+            loss_by_row(scorers, search.kind)
         if self.cv is None:
             self.n_splits_ = 1
             self._say(1, len(candidates))

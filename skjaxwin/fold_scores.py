@@ -12,7 +12,7 @@ from sklearn import metrics
 from skjaxwin._sklearn_private import MultimetricScorer
 from skjaxwin.classification import labels
 
-__all__ = ["Loss", "Predicted", "loss_of", "score_together"]
+__all__ = ["Loss", "Predicted", "loss_of", "parts_of", "score_together"]
 
 
 class Predicted:
@@ -56,7 +56,7 @@ def loss_of(scorer: Any, kind: str) -> tuple[Loss, float, dict[str, Any]] | None
     kind : {"regressor", "classifier"}
         What the estimator's own ``score`` is for: R2, whose losses are squares, or the accuracy.
     """
-    function, sign, options = _parts_of(scorer, kind)
+    function, sign, options = parts_of(scorer, kind)
     known = {**_LOSSES, metrics.r2_score: (_square, ()), metrics.root_mean_squared_error: (_square, ())}
     loss, allowed = known.get(function, (None, ()))
     if loss is None or not set(options) <= set(allowed):
@@ -88,7 +88,7 @@ def score_together(scorer: Any, kind: str, y: np.ndarray, predicted: Predicted, 
         if any(scores is None for scores in each.values()):
             return None
         return [dict(zip(each, scores, strict=True)) for scores in zip(*each.values(), strict=True)]
-    function, sign, options = _parts_of(scorer, kind)
+    function, sign, options = parts_of(scorer, kind)
     loss, allowed = _LOSSES.get(function, (_square, ()))
     special = {metrics.r2_score: _r2, metrics.root_mean_squared_error: _root}.get(function)
     if (special is None and function not in _LOSSES) or not set(options) <= set(allowed) or len(y) < 2:
@@ -126,7 +126,7 @@ def checked(loss: Loss, y: np.ndarray, predicted: Predicted) -> tuple[np.ndarray
     return y.astype(np.float64), answers.astype(np.float64)
 
 
-def _parts_of(scorer: Any, kind: str) -> tuple[Any, float, dict[str, Any]]:
+def parts_of(scorer: Any, kind: str) -> tuple[Any, float, dict[str, Any]]:
     """Return a scorer's function, sign and options; no function where it is of a kind of its own."""
     if type(scorer).__name__ == "_PassthroughScorer":
         return {"regressor": metrics.r2_score, "classifier": metrics.accuracy_score}.get(kind), 1.0, {}

@@ -264,4 +264,11 @@ class Extension:
 
 
 def _same(a: Any, b: Any) -> bool:
+    # Of another type means something else: 5 rows, or a duration of 5.0. NumPy's numbers are as Python's.
+    a, b = _plain(a), _plain(b)
     return type(a) is type(b) and bool(a == b)
+
+
+def _plain(value: Any) -> Any:
+    number = isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64)
+    return value.item() if number else value

@@ -53,12 +53,13 @@ def walk_forward_predict(
     -------
     predictions : ndarray of shape (n_rows,) or (n_rows, n_outputs or n_classes)
         In the order of the rows of X. Rows that no split tests have NaN, or None where predictions are no numbers; rows
-        that several test have the last one's, whose training rows are the newest.
+        that several test have the last one's, which of splits that go forward in time trains on the newest rows.
 
     Raises
     ------
     ValueError
-        If the splits' predictions differ in shape, as probabilities do where a training set lacks a class.
+        If there is no split; if the splits' predictions differ in shape, as probabilities do where a training set
+        lacks a class.
 
     See Also
     --------
@@ -83,6 +84,8 @@ def walk_forward_predict(
     splits = list(
         (TimeWindowSplit() if cv is None else check_cv(cv, y, classifier=is_classifier(estimator))).split(X, y, groups)
     )
+    if not splits:
+        raise ValueError(f"cv={cv!r} gives no split; pass one that tests rows.")
     parts = Parallel(n_jobs=n_jobs)(
         delayed(_predict_fold)(clone(estimator), X, y, weight, train, test, method) for train, test in splits
     )

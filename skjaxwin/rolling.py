@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags
 
-from skjaxwin._sklearn_private import Interval, RealNotInt, StrOptions
+from skjaxwin._sklearn_private import Interval, NamesOnce, RealNotInt, StrOptions
 from skjaxwin.classification import PredictsClasses
 from skjaxwin.entropy_path import HasEntropyPath
 from skjaxwin.inference import check_inference, store_errors
@@ -24,7 +24,7 @@ from skjaxwin.window_results import OF_WINDOWS, nan_where, show_newest, warn_of_
 __all__ = ["RollingJaxEstimator"]
 
 
-class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, PredictsByWindows, BaseEstimator):
+class RollingJaxEstimator(PredictsClasses, HasEntropyPath, FitsLaterRows, PredictsByWindows, NamesOnce, BaseEstimator):
     r"""Fit a model on every expanding or rolling window of time-ordered rows.
 
     All windows are fitted by one compiled kernel of fixed shape. Nothing is

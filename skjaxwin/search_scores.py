@@ -148,7 +148,9 @@ class Search:
         rows = common_rows(list(fitted.values()), np.asarray(self.y))
         rows = rows[path.candidate_of_row[rows] >= 0]
         scores = self.together_scored(Predicted(raw[None][:, rows], classes, model), rows)
-        return Predicted(raw[None], classes, model).answers()[0], float("nan") if scores is None else scores[0]
+        if scores is None and len(rows):
+            scores = [self.scored(OutOfSample.of(first, raw[rows]), rows)]
+        return Predicted(raw[None], classes, model).answers()[0], scores[0] if scores else float("nan")
 
 
 def score_folds(
@@ -219,7 +221,7 @@ def score_walk(search: Search) -> list[dict[str, Any]]:
         raw = np.stack([one.raw[rows] for one in fitted.values()])
         together = search.together_scored(Predicted(raw, first.problem.classes, first.estimator._model()), rows)
         if together is None:
-            together = [search.scored(OutOfSample.of(one, rows), rows) for one in fitted.values()]
+            together = [search.scored(OutOfSample.of(one, one.raw[rows]), rows) for one in fitted.values()]
         scores = dict(zip(fitted, together, strict=True))
     end = time.perf_counter()
     n = max(len(search.candidates), 1)

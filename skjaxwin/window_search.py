@@ -61,7 +61,7 @@ class WindowSearchCV(FitsTogether, GridSearchCV):
     selection : {"global", "per_window"}, default="global"
         "per_window", with ``cv=None``: at the end of each window, the candidate whose predictions out of sample were
         best up to then makes the predictions until the next window ends. Until there is a score that is the first
-        candidate. R2 counts as squared error here.
+        candidate. For R2, squared errors are compared; of several outputs each relative to its variance.
     lookback : int, float, timedelta or str, default=None
         With "per_window", how far back scores count: time stamps or a duration, as a `window`; None for all of the
         past.

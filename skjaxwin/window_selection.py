@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import metrics
 
 from skjaxwin import windows as win
-from skjaxwin.fold_scores import Predicted, checked, loss_of
+from skjaxwin.fold_scores import Loss, Predicted, checked, loss_of, parts_of
 from skjaxwin.rolling import RollingJaxEstimator
 from skjaxwin.search import Walked, group_key, walk_group
 
-__all__ = ["OutOfSample", "Path", "choose_path", "common_rows", "walk_candidates"]
+__all__ = ["OutOfSample", "Path", "choose_path", "common_rows", "loss_by_row", "walk_candidates"]
 
 
 class OutOfSample(RollingJaxEstimator):
@@ -22,14 +23,14 @@ class OutOfSample(RollingJaxEstimator):
     _raw: np.ndarray
 
     @classmethod
-    def of(cls, walked: Walked, rows: np.ndarray) -> OutOfSample:
-        """Return the estimator that predicts certain rows."""
+    def of(cls, walked: Walked, raw: np.ndarray) -> OutOfSample:
+        """Return the estimator with certain predictions."""
         fitted = cls(**walked.estimator.get_params(deep=False))
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(walked.estimator, name):
                 setattr(fitted, name, getattr(walked.estimator, name))
         fitted._store(walked.problem, walked.params, walked.info)
-        fitted._raw = walked.raw[rows]
+        fitted._raw = raw
         return fitted
 
     def _raw_predict(self, X: Any) -> np.ndarray:
@@ -159,45 +160,73 @@ def choose_path(
     Raises
     ------
     ValueError
-        If the scorer is no mean over rows, or cannot be had for these targets.
+        If the scorer is no mean over rows, or cannot be had for these targets; if candidates have other times.
     """
     able = [i for i, one in enumerate(walked) if isinstance(one, Walked)]
     fitted = [one for one in walked if isinstance(one, Walked)]
     first = fitted[0]
     kind = str(first.estimator._model().estimator_type)
+    loss, sign, options = loss_by_row(scorer, kind)
+    raw = np.stack([one.raw[rows] for one in fitted])
+    given = checked(loss, y[rows], Predicted(raw, first.problem.classes, first.estimator._model()))
+    if given is None:
+        raise ValueError(f"selection='per_window': {scorer!r} is not defined for these targets and predictions.")
+    losses = loss(*given, **options)
+    losses = losses.reshape(*losses.shape[:2], -1)  # (n_candidates, n_rows, n_outputs)
+
+    stamps, times = first.problem.timeline.stamps, first.problem.times
+    if not all(np.array_equal(one.problem.timeline.stamps, stamps) for one in fitted):
+        raise ValueError("selection='per_window': candidates must have the same time stamps; leave `time` as it is.")
+    code = np.searchsorted(stamps, times[rows])
+    counted = (code < len(stamps)) & (stamps[np.minimum(code, len(stamps) - 1)] == times[rows])  # else of weight 0
+    own = np.where(counted, 1.0 if weight is None else np.asarray(weight, float)[rows], 0.0)
+    code = np.where(counted, code, 0)
+
+    def by_stamp(values: np.ndarray) -> np.ndarray:
+        return np.stack([np.bincount(code, own * one, len(stamps)) for one in values])
+
+    ends = np.unique(np.concatenate([one.problem.windows.last_stamps for one in fitted]))
+    every_stamp = win.Timeline(np.arange(len(stamps)), stamps, np.arange(len(stamps)))
+    past = win.make_windows(every_stamp, window="expanding" if lookback is None else lookback)
+    reach = past.starts[ends], past.stops[ends]
+    total = _sums_over(by_stamp(np.ones((1, len(rows)))), *reach)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = [_sums_over(by_stamp(one.T), *reach) / total for one in losses]  # each (n_outputs, n_windows)
+        if losses.shape[2] > 1 and parts_of(scorer, kind)[0] is metrics.r2_score:
+            # Measured from the oldest row, which keeps digits and knows nothing of later ones.
+            target = given[0] - given[0][np.argmin(np.where(counted, code, len(stamps)))]
+            moments = [_sums_over(by_stamp(one), *reach) / total for one in (target.T, (target**2).T)]
+            mean = [_of_spread(one, *moments) for one in mean]
+        if parts_of(scorer, kind)[0] is metrics.root_mean_squared_error:
+            mean = [np.sqrt(one) for one in mean]
+        score = np.where(total > 0, [sign * one.mean(axis=0) for one in mean], 0)
+    choice = np.asarray(able)[np.argmax(score, axis=0)]
+    gap = max(int(one.estimator.gap) for one in fitted)
+    end = win.newest_window_before(times, stamps, ends, gap)
+    return Path(choice, stamps[ends], np.where(end >= 0, choice[end], -1))
+
+
+def loss_by_row(scorer: Any, kind: str) -> tuple[Loss, float, dict[str, Any]]:
+    """Return what `loss_of` does; scores of any number of rows can be had from it.
+
+    Raises
+    ------
+    ValueError
+        For other scorers.
+    """
     found = loss_of(scorer, kind)
     if found is None:
         raise ValueError(
             "selection='per_window' needs scoring to be a mean over rows (squared, absolute or pinball errors, Poisson "
             f"deviance, log loss, accuracy) or R2, got {scorer!r}."
         )
-    loss, sign, options = found
-    raw = np.stack([one.raw[rows] for one in fitted])
-    given = checked(loss, y[rows], Predicted(raw, first.problem.classes, first.estimator._model()))
-    if given is None:
-        raise ValueError(f"selection='per_window': {scorer!r} is not defined for these targets and predictions.")
-    losses = loss(*given, **options)
-    losses = losses.reshape(*losses.shape[:2], -1).mean(axis=2)
+    return found
 
-    stamps, times = first.problem.timeline.stamps, first.problem.times
-    code = np.searchsorted(stamps, times[rows])
-    counted = (code < len(stamps)) & (stamps[np.minimum(code, len(stamps) - 1)] == times[rows])  # else of weight 0
-    own = np.where(counted, 1.0 if weight is None else np.asarray(weight, float)[rows], 0.0)
-    code = np.where(counted, code, 0)
-    sums = np.stack([np.bincount(code, own * one, len(stamps)) for one in losses])
-    total = np.bincount(code, own, len(stamps))
 
-    ends = np.unique(np.concatenate([one.problem.windows.last_stamps for one in fitted]))
-    every_stamp = win.Timeline(np.arange(len(stamps)), stamps, np.arange(len(stamps)))
-    past = win.make_windows(every_stamp, window="expanding" if lookback is None else lookback)
-    reach = past.starts[ends], past.stops[ends]
-    total = _sums_over(total[None], *reach)[0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        score = np.where(total > 0, sign * _sums_over(sums, *reach) / total, 0)
-    choice = np.asarray(able)[np.argmax(score, axis=0)]
-    gap = max(int(one.estimator.gap) for one in fitted)
-    end = win.newest_window_before(times, stamps, ends, gap)
-    return Path(choice, stamps[ends], np.where(end >= 0, choice[end], -1))
+def _of_spread(errors: np.ndarray, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """Divide mean squared errors by the target's variance; where it does not vary, wrong is 1 and right is 0."""
+    spread = square - mean**2
+    return np.where(spread > 8 * np.finfo(float).eps * square, errors / spread, errors > 0)
 
 
 def _sums_over(values: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:

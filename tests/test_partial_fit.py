@@ -322,6 +322,16 @@ def test_changed_parameters_are_named(change, named):
         rolling.partial_fit(dated(DAYS[:3] + 50), TARGET[:3])
 
 
+def test_numbers_of_numpy_are_as_those_of_python():
+    rolling = RollingJaxEstimator(models.Linear(1.0), time=0, window=10, min_periods=3, capacity=CAPACITY)
+    rolling.fit(dated(), TARGET).set_params(window=np.int64(10), min_periods=np.int32(3), model__alpha=np.float64(1.0))
+    n = len(rolling.window_times_)
+    assert len(rolling.partial_fit(dated(DAYS[:3] + 50), TARGET[:3]).window_times_) > n
+    # Three days are not three rows, however they are written.
+    with pytest.raises(ValueError, match="window changed"):
+        rolling.set_params(window=np.timedelta64(10, "ns")).partial_fit(dated(DAYS[:3] + 99), TARGET[:3])
+
+
 def test_classes_of_the_future():
     x = np.linspace(-2, 2, 40)[:, None]
     y = np.where(np.sin(9 * x[:, 0]) > 0, "b", "a")

@@ -378,4 +378,6 @@ def test_what_does_not_fit_together():
     np.testing.assert_array_equal(found, cross_val_predict(KNeighborsClassifier(1), X, labels, cv=3))
     with pytest.raises(ValueError, match="method='transform'"):
         walk_forward_predict(Ridge(), X, X[:, 0], method="transform")
+    with pytest.raises(ValueError, match=r"cv=\[\] gives no split"):
+        walk_forward_predict(Ridge(), X, X[:, 0], cv=[])
     assert clone(TimeWindowSplit(3), safe=False).n_splits == 3

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LinearRegression
-from sklearn.metrics import log_loss, mean_absolute_error, r2_score
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
@@ -90,6 +90,51 @@ def test_the_choice_of_each_window(data, lookback, panel):
             by_hand[i] = each[expected[before[-1]], i]
     np.testing.assert_allclose(search.walk_forward_predictions_, by_hand, rtol=1e-8)
     assert search.walk_forward_score_ == pytest.approx(r2_score(y[known], by_hand[known]))
+
+
+@pytest.mark.parametrize(
+    ("scoring", "score"),
+    [
+        ("r2", r2_score),
+        ("neg_root_mean_squared_error", lambda y, p: -root_mean_squared_error(y, p)),
+        ("neg_mean_absolute_error", lambda y, p: -mean_absolute_error(y, p)),
+    ],
+)
+@pytest.mark.parametrize("lookback", [None, 25])
+def test_the_choice_for_several_outputs_is_that_of_the_score(scoring, score, lookback):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(120, 2))
+    slope = np.where(np.arange(120) < 60, 1.0, -1.0)
+    # Errors of the second output are a thousand times larger, and say nothing of the first one.
+    noise = rng.normal(size=(120, 2))
+    Y = np.column_stack([slope * X[:, 0] + 0.3 * noise[:, 0], 1000 * (X[:, 1] + 2 * noise[:, 1])])
+    rolling, grid = RollingJaxEstimator(models.Linear(), min_periods=6), {"window": [8, 60]}
+    each = predictions(rolling, X, Y, grid)
+    known = np.isfinite(each).all(axis=(0, 2))
+    search = WindowSearchCV(rolling, grid, selection="per_window", lookback=lookback, scoring=scoring).fit(X, Y)
+    row, expected = np.arange(120), []
+    for end in search.selection_times_:
+        over = known & (row <= end) & (row > end - (lookback or 120))
+        expected.append(int(np.argmax([score(Y[over], one[over]) for one in each])) if over.sum() > 1 else 0)
+    np.testing.assert_array_equal(search.selection_path_[10:], expected[10:])
+    assert len(set(expected[10:])) == 2
+
+
+def test_the_score_of_the_path_of_a_single_row(data):
+    X, y, _, _ = data
+    rolling = RollingJaxEstimator(min_periods=119)
+    search = WindowSearchCV(rolling, {}, selection="per_window", scoring="neg_mean_absolute_error").fit(X, y)
+    predictions = search.walk_forward_predictions_
+    assert np.flatnonzero(np.isfinite(predictions)).tolist() == [119]
+    assert search.walk_forward_score_ == pytest.approx(-abs(y[119] - predictions[119]))
+
+
+def test_candidates_have_the_same_times(data):
+    X, y, _, stamp = data
+    table = np.column_stack([stamp, 2 * stamp, X])
+    search = WindowSearchCV(RollingJaxEstimator(min_periods=5), {"time": [0, 1]}, selection="per_window")
+    with pytest.raises(ValueError, match="same time stamps; leave `time`"):
+        search.fit(table, y)
 
 
 def test_what_comes_later_changes_no_choice(data):

@@ -64,6 +64,8 @@ def predict_rows(model: Any, params: Any, window: np.ndarray, X: np.ndarray, *, 
     size = _ROWS_PER_CALL if model.compiles_predict else _ROWS_IN_NUMPY
     while not shared and size > 1 and size * own_bytes > _PARAMS_BYTES:
         size //= 2
+    if len(known) == len(X) <= size:
+        return _predict(model, params, window, X, shared, size)
     parts = [
         _predict(model, params, window[rows], X[rows], shared, size)
         for rows in (known[i : i + size] for i in range(0, max(len(known), 1), size))
@@ -80,7 +82,7 @@ def _predict(model: Any, params: Any, window: np.ndarray, X: np.ndarray, shared:
     """Predict up to `size` rows, in NumPy where the model can."""
     n_rows = len(X)
     pick = window[:1] if shared else window
-    own = map_params(lambda a: a[pick], params)
+    own = map_params(lambda a: np.take(a, pick, axis=0), params)
     direct = model.predict_each(own, X)
     if direct is not None:
         return np.asarray(direct)

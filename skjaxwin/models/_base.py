@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skjaxwin._sklearn_private import Interval
+from skjaxwin._sklearn_private import Interval, NamesOnce
 from skjaxwin.kernels.fold import fold
 from skjaxwin.models._keys import freeze, is_numeric
 
@@ -51,7 +51,7 @@ class TracedParameter:
         self.name = name
 
 
-class WindowModel(BaseEstimator):
+class WindowModel(NamesOnce, BaseEstimator):
     """What is fitted in one window. Subclass it to write a model.
 
     A model is a scikit-learn-style object: ``__init__`` stores its parameters
