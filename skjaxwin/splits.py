@@ -292,7 +292,8 @@ class _Rule:
             return
         stop, i = n, 0
         off = self._rounding(self.test_window) + self._rounding(self.step)
-        while stop > 0:
+        # Below the oldest stamp there is nothing, and integers may wrap round.
+        while stop > 0 and i * self.step <= self.stamps[-1] - self.stamps[0] + off:
             latest = self.stamps[-1] - i * self.step
             stop = int(np.searchsorted(self.stamps, latest + off, side="right"))
             first = int(np.searchsorted(self.stamps, latest - self.test_window + off, side="right"))

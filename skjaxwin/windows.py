@@ -130,9 +130,14 @@ def time_values(column: Any, name: str = "time") -> np.ndarray:
     if times.dtype.kind == "m":
         unit = np.datetime_data(times.dtype)[0]
         times = times.astype(np.int64).astype(f"datetime64[{unit}]")
-    # Differences of narrow numbers would leave their range.
-    if times.dtype.kind == "b" or (times.dtype.kind in "iu" and times.dtype.itemsize < 8):
-        times = times.astype(np.int64)
+    # Differences of narrow numbers, or of numbers without a sign, would leave their range.
+    if times.dtype.kind in "biu":
+        if times.dtype == np.uint64 and len(times) and times.max() > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"The {name} column holds {times.max()}, which is above the largest time of {np.iinfo(np.int64).max}; "
+                "subtract the first time."
+            )
+        times = times.astype(np.int64, copy=False)
     if times.dtype.kind == "f" and times.dtype.itemsize < 8:
         times = times.astype(np.float64)
     if times.dtype.kind == "M":

@@ -271,6 +271,16 @@ def test_narrow_and_wide_integers():
     expected = sets(splitter, time, time)
     assert len(expected) == 16
     assert sets(splitter, time, time.astype(np.int16)) == expected
+    # Numbers without a sign, and next to the smallest there is.
+    for start in (np.uint64(0), np.int64(-(2**63))):
+        at_the_edge = start + np.arange(6).astype(start.dtype)
+        assert sets(TimeWindowSplit(test_window=1.0, step=2.0), at_the_edge, at_the_edge) == [
+            ([0], [1]),
+            ([0, 1, 2], [3]),
+            ([0, 1, 2, 3, 4], [5]),
+        ]
+    with pytest.raises(ValueError, match="above the largest time"):
+        sets(TimeWindowSplit(), time[:20], np.uint64(2**63) + np.arange(20, dtype=np.uint64))
     # Nanoseconds: tests of one, apart by far less than a float of this size can tell.
     nanoseconds = 1_700_000_000_000_000_000 + np.arange(20)
     found = sets(TimeWindowSplit(test_window=3.0, window=5.0, gap=1.0), nanoseconds, nanoseconds)

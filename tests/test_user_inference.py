@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skjaxwin import RollingJaxEstimator, models
+from skjaxwin.kernels.newton import condition
 
 WINDOW = {"window": 100, "min_periods": 100, "step": 50}
 
@@ -148,7 +149,19 @@ def test_windows_that_end_in_a_hole_and_rows_that_come_later():
 def test_windows_that_do_not_determine_the_parameters_have_no_errors():
     X, y, _ = line_data()
     X[:, 1] = X[:, 0]
-    with pytest.warns(ConvergenceWarning, match="4 of 4 windows"):
+    with pytest.warns(ConvergenceWarning, match="of 4 windows did not converge"):
         rolling = RollingJaxEstimator(models.LeastSquares(line, START), inference="HC0", **WINDOW).fit(X, y)
     assert not rolling.determined_.any()
     assert all(np.isnan(leaf).all() for leaf in jax.tree_util.tree_leaves(rolling.standard_errors_))
+
+
+def test_columns_that_are_the_same_are_told_from_those_that_are_nearly_so():
+    measured = jax.jit(condition)
+    with jax.enable_x64(True):
+        for seed in range(100):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(60, 3)) * rng.uniform(0.1, 10, size=3)
+            X[:, 2] = X[:, seed % 2] * 3
+            assert np.isinf(measured(X.T @ X / 60))
+            X[:, 2] += 1e-5 * rng.normal(size=60)
+            assert 1e4 < measured(X.T @ X / 60) < 1e7

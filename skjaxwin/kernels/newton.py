@@ -29,6 +29,8 @@ _NO_DAMPING = 1e-7
 _FLOOR = 64
 # Differences of objectives below so many roundings say nothing.
 _NOISE = 16
+# A column of which so many roundings are left beside the others depends on them.
+_LOST = 32
 
 
 class Local(NamedTuple):
@@ -147,4 +149,6 @@ def condition(hessian: Any) -> Any:
     correlation = jnp.where(jnp.eye(len(size), dtype=bool), jnp.ones_like(size), correlation)
     factor = inverse_factor(correlation[:, :, None], _WRITTEN_OUT)[:, :, 0]
     largest = jnp.maximum(jnp.sqrt(jnp.max(jnp.sum(factor * factor, axis=0))), 1)
-    return jnp.where(jnp.all(diagonal > 0) & jnp.isfinite(largest), largest, jnp.inf)
+    # Of columns that are the same, rounding may leave a pivot of about eps: that is no information.
+    told_apart = largest < float(_LOST * jnp.finfo(hessian.dtype).eps) ** -0.5
+    return jnp.where(jnp.all(diagonal > 0) & told_apart, largest, jnp.inf)
