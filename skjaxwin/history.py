@@ -32,6 +32,8 @@ _SETTINGS = (
 )
 # A fit's own capacity serves later rows up to this size: its kernels are compiled already.
 _SMALL = 4096
+# Up to here floats hold every integer.
+_EXACT = 2**53
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,14 @@ class History:
                 f"The time column has dtype {times.dtype}, but it was fitted with {self.stamps.values.dtype}; use "
                 "dates in both or numbers in both."
             )
+        if {times.dtype.kind, self.stamps.values.dtype.kind} == {"i", "f"}:
+            # As floats, which is what they are together, large integers would be the same time.
+            whole = times if times.dtype.kind == "i" else self.stamps.values[[0, -1]]
+            if max(-int(whole.min()), int(whole.max())) > _EXACT:
+                raise ValueError(
+                    f"The time column has dtype {times.dtype}, but it was fitted with {self.stamps.values.dtype}; pass "
+                    "integers in both, as floats do not tell integers above 2**53 apart."
+                )
         if times[order[0]] < self.newest:
             early = np.flatnonzero(times < self.newest)
             raise ValueError(

@@ -322,6 +322,28 @@ def test_changed_parameters_are_named(change, named):
         rolling.partial_fit(dated(DAYS[:3] + 50), TARGET[:3])
 
 
+@pytest.mark.parametrize("kinds", [(np.int64, np.float64), (np.float64, np.int64)])
+def test_integer_times_never_become_floats_that_are_the_same(kinds):
+    x, y = np.arange(12.0) % 5, np.arange(12.0) % 7
+    rolling = RollingJaxEstimator(models.Linear(1.0), time="day", window=4, min_periods=3, capacity=CAPACITY)
+
+    def frame(days, part, kind):
+        return pd.DataFrame({"day": days[part].astype(kind), "x": x[part]})
+
+    early, late = slice(0, 8), slice(8, 12)
+    small, large = np.arange(12), 2**53 + 1 + np.arange(12)
+    for days in (large, -large[::-1]):
+        fitted = clone(rolling).fit(frame(days, early, kinds[0]), y[early])
+        with pytest.raises(ValueError, match="floats do not tell integers above"):
+            fitted.partial_fit(frame(days, late, kinds[1]), y[late])
+    parts = (
+        clone(rolling).fit(frame(small, early, kinds[0]), y[early]).partial_fit(frame(small, late, kinds[1]), y[late])
+    )
+    whole = clone(rolling).fit(frame(small, slice(12), float), y)
+    np.testing.assert_array_equal(parts.window_times_, whole.window_times_)
+    np.testing.assert_allclose(parts.params_["coef"], whole.params_["coef"], rtol=1e-10, atol=1e-12)
+
+
 def test_numbers_of_numpy_are_as_those_of_python():
     rolling = RollingJaxEstimator(models.Linear(1.0), time=0, window=10, min_periods=3, capacity=CAPACITY)
     rolling.fit(dated(), TARGET).set_params(window=np.int64(10), min_periods=np.int32(3), model__alpha=np.float64(1.0))
