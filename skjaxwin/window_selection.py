@@ -167,6 +167,7 @@ def choose_path(
     first = fitted[0]
     kind = str(first.estimator._model().estimator_type)
     loss, sign, options = loss_by_row(scorer, kind)
+    score_of = parts_of(scorer, kind)[0]
     raw = np.stack([one.raw[rows] for one in fitted])
     given = checked(loss, y[rows], Predicted(raw, first.problem.classes, first.estimator._model()))
     if given is None:
@@ -192,12 +193,12 @@ def choose_path(
     total = _sums_over(by_stamp(np.ones((1, len(rows)))), *reach)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = [_sums_over(by_stamp(one.T), *reach) / total for one in losses]  # each (n_outputs, n_windows)
-        if losses.shape[2] > 1 and parts_of(scorer, kind)[0] is metrics.r2_score:
+        if losses.shape[2] > 1 and score_of is metrics.r2_score:
             # Measured from the oldest row, which keeps digits and knows nothing of later ones.
             target = given[0] - given[0][np.argmin(np.where(counted, code, len(stamps)))]
             moments = [_sums_over(by_stamp(one), *reach) / total for one in (target.T, (target**2).T)]
             mean = [_of_spread(one, *moments) for one in mean]
-        if parts_of(scorer, kind)[0] is metrics.root_mean_squared_error:
+        if score_of is metrics.root_mean_squared_error:
             mean = [np.sqrt(one) for one in mean]
         score = np.where(total > 0, [sign * one.mean(axis=0) for one in mean], 0)
     choice = np.asarray(able)[np.argmax(score, axis=0)]
